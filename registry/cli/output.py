@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -33,6 +33,28 @@ def json_page(value: Any) -> None:
 def show(*lines: str) -> None:
     """Print lines of text; a line end within one of them is escaped, too."""
     click.echo("\n".join(map(printable, lines)))
+
+
+def answer(as_json: bool, value: Any, *lines: str) -> None:
+    """Print what a command did or found: a line of JSON, or lines of text."""
+    if as_json:
+        json_line(value)
+    else:
+        show(*lines)
+
+
+def listing(
+    as_json: bool, value: Any, headings: Sequence[str], rows: Iterable[Sequence[object]], *, none: str,
+    right: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Print a list: as JSON, or as a table; where there are no rows, ``none`` says so on stderr."""
+    rows = list(rows)
+    if as_json:
+        json_page(value)
+    elif rows:
+        click.echo(table(headings, rows, right=right))
+    else:
+        click.echo(none, err=True)
 
 
 def show_value(value: str) -> None:
@@ -69,8 +91,11 @@ def _blanks(cell: str, width: int) -> str:
     return " " * (width - _columns(cell))
 
 
-def clusters_text(clusters: Mapping[str, Sequence[str]], rows: Mapping[str, BrokerRow]) -> str:
-    """Clusters, broker names, ids and addresses, one line for each address."""
+CLUSTER_HEADINGS: Final = ("CLUSTER", "BROKER NAME", "ID", "ADDRESS")
+
+
+def cluster_rows(clusters: Mapping[str, Sequence[str]], rows: Mapping[str, BrokerRow]) -> list[tuple[object, ...]]:
+    """Clusters, broker names, ids and addresses, one row for each address."""
     lines: list[tuple[object, ...]] = []
     for cluster, names in clusters.items():
         for name in names:
@@ -79,27 +104,7 @@ def clusters_text(clusters: Mapping[str, Sequence[str]], rows: Mapping[str, Brok
                 lines.append((cluster, name, "", ""))
                 continue
             lines += ((cluster, name, broker_id, addr) for broker_id, addr in sorted(row.broker_addrs.items()))
-    return table(("CLUSTER", "BROKER NAME", "ID", "ADDRESS"), lines, right=("ID",))
-
-
-def clusters_json(clusters: Mapping[str, Sequence[str]], rows: Mapping[str, BrokerRow]) -> dict[str, Any]:
-    """The answer of 106, with quoted broker ids."""
-    return {
-        "brokerAddrTable": {name: _broker_json(name, row) for name, row in rows.items()},
-        "clusterAddrTable": clusters,
-    }
-
-
-def _broker_json(name: str, row: BrokerRow) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "brokerAddrs": {str(broker_id): addr for broker_id, addr in sorted(row.broker_addrs.items())},
-        "brokerName": name,
-        "cluster": row.cluster,
-        "enableActingMaster": row.enable_acting_master,
-    }
-    if row.zone_name is not None:
-        found["zoneName"] = row.zone_name
-    return found
+    return lines
 
 
 def route_text(topic: str, route: TopicRoute) -> str:
@@ -116,8 +121,11 @@ def route_text(topic: str, route: TopicRoute) -> str:
     text = f"topic {printable(topic)}\n" + table(
         ("BROKER NAME", "CLUSTER", "READ", "WRITE", "PERM", "ID", "ADDRESS"), lines, right=("READ", "WRITE", "ID")
     )
-    more = [f"filter servers of {addr}: {', '.join(servers)}" for addr, servers in sorted(route.filter_servers.items())]
-    more += [f"static queues at {name}: {mapping}" for name, mapping in sorted((route.mappings or {}).items())]
-    if route.order_topic_conf is not None:
-        more.append(f"order configuration: {route.order_topic_conf}")
-    return "\n".join((text, *map(printable, more)))
+    return "\n".join((text, *map(printable, route_notes(route))))
+
+
+def route_notes(route: TopicRoute) -> list[str]:
+    """What else a route has: filter servers, static queues, the order configuration."""
+    told = [f"filter servers of {addr}: {', '.join(servers)}" for addr, servers in sorted(route.filter_servers.items())]
+    told += [f"static queues at {name}: {mapping}" for name, mapping in sorted((route.mappings or {}).items())]
+    return told if route.order_topic_conf is None else [*told, f"order configuration: {route.order_topic_conf}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from .options import config_file_option, read_settings, setting_options
 from .run.state_files import find_running
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Answer = TypeVar("_Answer")
 
 
 def target_options(function: _Function) -> _Function:
@@ -67,21 +68,31 @@ def target_command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[.
 
     @functools.wraps(work)
     def command(config_file: Path | None, redis: str | None, namespace: str | None, **arguments: Any) -> None:
-        async def open_and_work(settings: Settings) -> None:
-            if wants_settings:
-                arguments["settings"] = settings
-            async with open_target(settings) as store:
-                await work(store, **arguments)
+        def open_work(store: Store, settings: Settings) -> Coroutine[Any, Any, None]:
+            return work(store, **arguments, **({"settings": settings} if wants_settings else {}))
 
-        run(open_and_work(find_target({"redis": redis, "namespace": namespace}, config_file)))
+        ask_target({"redis": redis, "namespace": namespace}, config_file, open_work)
 
     return target_options(command)
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
+def ask_target(
+    flags: dict[str, Any], config_file: Path | None, question: Callable[[Store, Settings], Awaitable[_Answer]]
+) -> _Answer:
+    """What a coroutine gives that gets the store of the target, and the settings of the command."""
+    settings = find_target(flags, config_file)
+
+    async def ask() -> _Answer:
+        async with open_target(settings) as store:
+            return await question(store, settings)
+
+    return run(ask())
+
+
+def run(work: Coroutine[Any, Any, _Answer]) -> _Answer:
     """Run a command's work to its end; says what may be wrong where Redis does not answer."""
     try:
-        asyncio.run(work)
+        return asyncio.run(work)
     except ConfigError as error:  # the URL
         raise click.UsageError(str(error)) from error
     except StoreRefusesWrites:  # it answers, and its message says what is wrong

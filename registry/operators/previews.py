@@ -28,7 +28,7 @@ from .language import marked, say, say_number
 from .maintenance import begin_maintenance, end_maintenance, read_maintenance
 from .routes import closest_names
 from .wiped import read_taken
-from .words import counted, duration, moment, perm, some
+from .words import counted, duration, moment, perm, queues_text, some
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
 
@@ -318,12 +318,6 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
         lines, lambda: RouteStore(store).register_topic(topic, changed.items()),
         say("topic {name} set at {places}", name=topic, places=some(changed)), result,
     )  # fmt: skip
-
-
-def queues_text(data: QueueData) -> str:
-    """The queues of a topic at a broker name, with its permission there."""
-    return say("{read} read, {write} write, {perm}", read=data.read_queue_nums, write=data.write_queue_nums,
-               perm=perm(data.perm))  # fmt: skip
 
 
 def _fault_text(fault: str) -> str:

@@ -19,7 +19,7 @@ from ..tables.topic_history import Route, RouteStep
 from .history import read_history
 from .language import say
 from .routes import closest_names, route_of
-from .words import counted, moment, perm, some_of
+from .words import counted, moment, queues_text, some_of
 
 _DAY_MS: Final = 86_400_000
 _CLIENTS: Final = 10
@@ -139,8 +139,6 @@ def asked_text(times: int, last_ms: int, clients: Sequence[str]) -> str:
 
 def _places(route: Route) -> str:
     return "; ".join(
-        f"{name}: not known, older than the stream" if place.queue_data is None
-        else f"{name}: {place.queue_data.read_queue_nums} read, {place.queue_data.write_queue_nums} write, "
-        f"{perm(place.queue_data.perm)}"
+        f"{name}: {queues_text(place.queue_data) if place.queue_data else 'not known, older than the stream'}"
         for name, place in route.items()
-    )  # fmt: skip
+    )

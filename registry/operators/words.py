@@ -19,7 +19,7 @@ from ..events.changes import (
     TopicRegistered,
     WritePermSet,
 )
-from ..model import PERM_READ, PERM_WRITE
+from ..model import PERM_READ, PERM_WRITE, QueueData
 from .language import say, say_number
 from .zone import local_datetime
 
@@ -81,6 +81,12 @@ def perm(value: int) -> str:
     """A permission as RocketMQ writes it, with its meaning: ``6 RW``."""
     letters = ("R" if value & PERM_READ else "") + ("W" if value & PERM_WRITE else "")
     return f"{value} {letters or '-'}"
+
+
+def queues_text(data: QueueData) -> str:
+    """The queues of a topic at a broker name, with its permission there."""
+    return say("{read} read, {write} write, {perm}", read=data.read_queue_nums, write=data.write_queue_nums,
+               perm=perm(data.perm))  # fmt: skip
 
 
 def moment(ms: int) -> str:

@@ -39,10 +39,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     policies = PolicyStore(store)
     if mode == Mode.OFF:  # also if the rules cannot be read: it is the way back in
         await policies.switch_off()
-        if as_json:
-            output.json_line({"mode": Mode.OFF})
-        else:
-            click.echo(f"off: {_MEANINGS[Mode.OFF]}")
+        output.answer(as_json, {"mode": Mode.OFF}, f"off: {_MEANINGS[Mode.OFF]}")
         return
     policy = await policies.read()
     before = policy.mode
@@ -54,18 +51,15 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
             confirm(*_would_be_refused(refused), yes=yes, as_json=as_json)
         policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
         refused = still_refused(policy, refused)
-    if as_json:
-        output.json_line({
-            "mode": policy.mode, "before": before, "revision": policy.revision, "users": len(policy.users),
-            "admins": policy.able_admins(), "refused_kinds": len(refused),
-        })  # fmt: skip
-        return
     was = f" (was {before})" if policy.mode is not before else ""
-    output.show(
+    output.answer(
+        as_json,
+        {"mode": policy.mode, "before": before, "revision": policy.revision, "users": len(policy.users),
+         "admins": policy.able_admins(), "refused_kinds": len(refused)},
         f"{policy.mode}{was}: {_MEANINGS[policy.mode]}",
         f"{len(policy.users)} users; admins: {', '.join(policy.able_admins()) or 'none'}",
-    )
-    if refused and policy.mode is not Mode.OFF:
+    )  # fmt: skip
+    if refused and policy.mode is not Mode.OFF and not as_json:
         click.echo(
             f"{len(refused)} kinds of requests that were seen are not allowed: mqregistry auth observe", err=True
         )

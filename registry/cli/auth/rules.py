@@ -39,9 +39,6 @@ async def change_rules(
     change = changes.remove_rules if remove else changes.add_rules
     policy = await PolicyStore(store).change(lambda policy: change(policy, name, rules))
     left = policy.users[name].rules if name in policy.users else ()
-    if as_json:
-        output.json_line({"name": name, "rules": left})
-        return
     who = "everybody who is not known" if name == ANONYMOUS else name
-    lines = [f"{who}: {changes.rule_text(rule)}" for rule in left]
-    output.show(*(lines or [f"{who}: no rules"]))
+    lines = [f"{who}: {changes.rule_text(rule)}" for rule in left] or [f"{who}: no rules"]
+    output.answer(as_json, {"name": name, "rules": left}, *lines)

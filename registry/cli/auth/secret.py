@@ -60,10 +60,7 @@ def _read_secret() -> str:
 async def drop(store: Store, name: str, secret_id: str, as_json: bool) -> None:
     """Take the secret ID from USER: what is signed with it is refused from now on."""
     await PolicyStore(store).change(lambda policy: changes.drop_secret(policy, name, secret_id))
-    if as_json:
-        output.json_line({"user": name, "id": secret_id, "dropped": True})
-    else:
-        output.show(f"secret {secret_id} of {name}: dropped")
+    output.answer(as_json, {"user": name, "id": secret_id, "dropped": True}, f"secret {secret_id} of {name}: dropped")
 
 
 @secret.command("list")
@@ -75,15 +72,14 @@ async def list_(store: Store, name: str | None, as_json: bool) -> None:
     users = [policy.users[one] for one in sorted(policy.users)] if name is None else [changes.find_user(policy, name)]
     used = await read_last_use(store)
     now_ms = (await read_head(store)).now_ms
-    if as_json:
-        output.json_page([
-            {"user": user.name, "id": one.id, "created_ms": one.created_ms, "last_used_ms": used.get(one.id)}
-            for user in users for one in user.secrets
-        ])  # fmt: skip
-    elif rows := list(secret_rows(users, used, now_ms)):
-        click.echo(output.table(("USER", "ID", "MADE", "LAST USED"), rows))
-    else:
-        click.echo("there is no secret: mqregistry auth secret add USER makes one", err=True)
+    told = [
+        {"user": user.name, "id": one.id, "created_ms": one.created_ms, "last_used_ms": used.get(one.id)}
+        for user in users for one in user.secrets
+    ]  # fmt: skip
+    output.listing(
+        as_json, told, ("USER", "ID", "MADE", "LAST USED"), secret_rows(users, used, now_ms),
+        none="there is no secret: mqregistry auth secret add USER makes one",
+    )  # fmt: skip
 
 
 def secret_rows(users: Iterable[User], used: Mapping[str, int], now_ms: int) -> Iterator[tuple[str, str, str, str]]:

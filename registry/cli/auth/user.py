@@ -51,11 +51,8 @@ async def add(
     rules += [Rule(Effect.ALLOW, (Right.REGISTER,), Kind.BROKER, pattern) for pattern in brokers]
     made = User(name, rules=tuple(dict.fromkeys(rules)), **fields)
     policy = await PolicyStore(store).change(lambda policy: changes.add_user(policy, made))
-    if as_json:
-        output.json_line(user_json(policy.users[name]))
-        return
-    output.show(f"{name}: added")
-    if not (made.certificates or made.networks):
+    output.answer(as_json, user_json(policy.users[name]), f"{name}: added")
+    if not (as_json or made.certificates or made.networks):
         click.echo(f"give it a secret: mqregistry auth secret add {name}", err=True)
 
 
@@ -97,10 +94,7 @@ async def _edit(store: Store, name: str, as_json: bool, done: str, **fields: Any
     policy = await PolicyStore(store).change(
         lambda policy: changes.edit_user(policy, name, lambda user: msgspec.structs.replace(user, **fields))
     )
-    if as_json:
-        output.json_line(user_json(policy.users[name]))
-    else:
-        output.show(f"{name}: {done}")
+    output.answer(as_json, user_json(policy.users[name]), f"{name}: {done}")
 
 
 @user.command()
@@ -109,10 +103,7 @@ async def _edit(store: Store, name: str, as_json: bool, done: str, **fields: Any
 async def remove(store: Store, name: str, as_json: bool) -> None:
     """Forget USER with its secrets and rules."""
     await PolicyStore(store).change(lambda policy: changes.remove_user(policy, name))
-    if as_json:
-        output.json_line({"name": name, "removed": True})
-    else:
-        output.show(f"{name}: removed")
+    output.answer(as_json, {"name": name, "removed": True}, f"{name}: removed")
 
 
 @user.command("list")
@@ -123,17 +114,15 @@ async def list_(store: Store, as_json: bool) -> None:
     used = await read_last_use(store)
     now_ms = (await read_head(store)).now_ms
     users = [policy.users[name] for name in sorted(policy.users)]
-    if as_json:
-        output.json_page([user_json(one, used) for one in users])
-    elif users:
-        rows = (
+    output.listing(
+        as_json, [user_json(one, used) for one in users], ("USER", "STATE", "ROLES", "RULES", "KNOWN BY", "SIGNED"),
+        (
             (one.name, _state(one), ", ".join(one.roles), len(one.rules) or "", _known_by(one),
              age(now_ms, max((used.get(secret.id, 0) for secret in one.secrets), default=0)))
             for one in users
-        )  # fmt: skip
-        click.echo(output.table(("USER", "STATE", "ROLES", "RULES", "KNOWN BY", "SIGNED"), rows, right=("RULES",)))
-    else:
-        click.echo("there is no user: mqregistry auth user add NAME --role admin makes the first", err=True)
+        ),
+        right=("RULES",), none="there is no user: mqregistry auth user add NAME --role admin makes the first",
+    )  # fmt: skip
 
 
 @user.command()

@@ -25,7 +25,7 @@ def backup(file: Path, as_json: bool, config_file: Path | None, **flags: Any) ->
         head = back_up(settings.redis, settings.namespace, file)
     except OSError as error:
         raise click.ClickException(f"cannot write {file}: {error.strerror or error}") from error
-    if as_json:
-        output.json_line({"file": str(file), "namespace": head.namespace, "keys": head.keys})
-    else:
-        output.show(f"namespace {head.namespace}: {head.keys:,} keys in {file} ({file.stat().st_size / 1e6:.1f} MB)")
+    output.answer(
+        as_json, {"file": str(file), "namespace": head.namespace, "keys": head.keys},
+        f"namespace {head.namespace}: {head.keys:,} keys in {file} ({file.stat().st_size / 1e6:.1f} MB)",
+    )  # fmt: skip

@@ -41,10 +41,10 @@ def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **fl
         if not settings.redis:
             settings = _started(settings, stack)
         head = put_back(settings.redis, settings.namespace, file)
-    if as_json:
-        output.json_line({"file": str(file), "namespace": settings.namespace, "keys": head.keys})
-    else:
-        output.show(f"{where}: {head.keys:,} keys restored; what was stopped may start again")
+    output.answer(
+        as_json, {"file": str(file), "namespace": settings.namespace, "keys": head.keys},
+        f"{where}: {head.keys:,} keys restored; what was stopped may start again",
+    )  # fmt: skip
 
 
 def _started(settings: Settings, stack: contextlib.ExitStack) -> Settings:

@@ -13,11 +13,12 @@ from ...events.by import By
 from ...events.changes import Change
 from ...operators.export import csv_head, csv_line
 from ...operators.history import Wanted, broker_names_of, by_author, read_history, whole
+from ...operators.words import queues_text
 from ...store.auth.refusals import RefusalStore
 from ...store.change_reader import read_back, read_first
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...store.store import Store
-from ...tables.topic_history import Place, Route, RouteStep
+from ...tables.topic_history import Place, Route
 from .. import complete_names, output
 from ..target import target_command
 from ..time_options import instant_option
@@ -91,10 +92,8 @@ async def audit(
     for change in found:
         if as_csv:
             click.echo(csv_line(change), nl=False)
-        elif as_json:
-            output.json_line(change)
         else:
-            output.show(line(change))
+            output.answer(as_json, change, line(change))
     await _say_what_is_not_shown(store, since_ms, len(found), more=more)
 
 
@@ -152,18 +151,14 @@ async def _show_topic(
     for step in shown:
         if as_csv:
             click.echo(csv_line(step.change), nl=False)
-        elif as_json:
-            output.json_line({"change": step.change, "before": _json(step.before), "after": _json(step.after)})
         else:
-            output.show(*_lines(step))
+            told = {"change": step.change, "before": _json(step.before), "after": _json(step.after)}
+            lines = [line(step.change), *route_lines("before", step.before), *route_lines("after", step.after)]
+            output.answer(as_json, told, *lines)
     if history.uncertain:
         names = ", ".join(sorted(set(history.uncertain)))
         click.echo(f"nothing tells whether {topic} was at these broker names, which were removed: {names}", err=True)
     await _say_what_is_not_shown(store, since_ms, len(shown), more=len(shown) < len(steps))
-
-
-def _lines(step: RouteStep) -> list[str]:
-    return [line(step.change), *route_lines("before", step.before), *route_lines("after", step.after)]
 
 
 def route_lines(when: str, route: Route) -> list[str]:
@@ -179,11 +174,7 @@ def route_lines(when: str, route: Route) -> list[str]:
 
 def _place(place: Place) -> str:
     data = place.queue_data
-    queues = (
-        "not known, it is older than the stream"
-        if data is None
-        else f"{data.read_queue_nums} read, {data.write_queue_nums} write, {output.perm(data.perm)}"
-    )
+    queues = "not known, it is older than the stream" if data is None else queues_text(data)
     if place.addrs is None:
         return queues if data is None else f"{queues}; addresses not known"
     return f"{queues}; {', '.join(f'{addr} id {number}' for number, addr in sorted(place.addrs.items()))}"
@@ -208,10 +199,7 @@ async def _show_refusals(
     ]
     shown = found[-number:]
     for refusal in shown:
-        if as_json:
-            output.json_line(refusal)
-        else:
-            output.show(_refusal_line(refusal))
+        output.answer(as_json, refusal, _refusal_line(refusal))
     if len(shown) < len(found):
         click.echo(f"these are the last {len(shown)}; -n says how many are shown, -n 0 shows all", err=True)
     elif not found:

@@ -8,11 +8,10 @@ from typing import Any
 import click
 from msgspec import UNSET
 
-from ...config.settings import Settings
-from ...store.operator_reads import BrokerInfo, read_brokers
+from ...store.operator_reads import read_brokers
 from .. import output
 from ..options import lake_option
-from ..target import find_target, open_target, run, target_options
+from ..target import ask_target, target_options
 from ..time_options import at_option
 
 
@@ -29,32 +28,14 @@ def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: st
     if at_ms is not None:
         from .lake_tables import read_brokers_at
 
-        _show_brokers(read_brokers_at(at_ms, lake, flags, config_file), as_json)
-        return
-
-    async def work(settings: Settings) -> None:
-        async with open_target(settings) as store:
-            infos = await read_brokers(store)
-        _show_brokers(infos, as_json)
-
-    run(work(find_target(flags, config_file)))
-
-
-def _show_brokers(infos: list[BrokerInfo], as_json: bool) -> None:
-    if as_json:
-        output.json_page(infos)
-    elif infos:
-        click.echo(_brokers_text(infos))
+        infos = read_brokers_at(at_ms, lake, flags, config_file)
     else:
-        click.echo("no broker is registered", err=True)
-
-
-def _brokers_text(infos: list[BrokerInfo]) -> str:
+        infos = ask_target(flags, config_file, lambda store, _: read_brokers(store))
     headings = ("CLUSTER", "BROKER NAME", "ID", "ADDRESS", "HEARD", "EXPIRES IN", "TIMEOUT", "DATA VERSION",
                 "FRONT ENDS")  # fmt: skip
-    with_authors = infos[0].registered_by is not UNSET
-    return output.table(
-        (*headings, "REGISTERED BY") if with_authors else headings,
+    with_authors = bool(infos) and infos[0].registered_by is not UNSET
+    output.listing(
+        as_json, infos, (*headings, "REGISTERED BY") if with_authors else headings,
         (
             (
                 info.cluster, info.broker_name, info.broker_id, info.broker_addr, output.duration(info.heard_ms_ago),
@@ -66,4 +47,5 @@ def _brokers_text(infos: list[BrokerInfo]) -> str:
             for info in infos
         ),
         right=("ID", "HEARD", "EXPIRES IN", "TIMEOUT", *(("FRONT ENDS",) if with_authors else ())),
+        none="no broker is registered",
     )  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
+from ...protocol.bodies.route_parts import broker_json
 from ...store.operator_reads import read_clusters
 from ...store.store import Store
 from .. import output
@@ -15,9 +17,8 @@ from ..target import target_command
 async def clusters(store: Store, as_json: bool) -> None:
     """Show clusters, their broker names, and the address of each broker id."""
     found, rows = await read_clusters(store)
-    if as_json:
-        output.json_page(output.clusters_json(found, rows))
-    elif found:
-        click.echo(output.clusters_text(found, rows))
-    else:
-        click.echo("no broker is registered", err=True)
+    told = {name: msgspec.Raw(broker_json(name, row, True, acting_master=True)) for name, row in rows.items()}
+    output.listing(
+        as_json, {"brokerAddrTable": told, "clusterAddrTable": found}, output.CLUSTER_HEADINGS,
+        output.cluster_rows(found, rows), right=("ID",), none="no broker is registered",
+    )  # fmt: skip

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 import msgspec
 
-from ...behaviour import behaviour_of
 from ...client.routes.queues import publish_info
-from ...config.in_force import in_force
 from ...config.settings import Settings
 from ...errors import NoNamespace, RemoteProtocolError, StoreUnavailable
 from ...events.cells import SetMappings, SetQueueData, operations
 from ...events.changes import Change
 from ...follow.follow import Follow, StreamGap
 from ...model import TopicRoute
+from ...operators.routes import route_of
 from ...protocol.bodies.route import encode_route
 from ...store.operator_reads import read_clusters, read_topic_tables
 from ...store.snapshot import read_head, read_section
 from ...store.store import Store
-from ...tables.route import pick_up_route
 from ...tables.tables import Tables
 from ...tables.topic_history import Place
 from .. import output
@@ -74,12 +72,7 @@ class _Followed:
 
     def seen(self) -> _SeenRoute:
         """The route as clients of a front end with these settings get it."""
-        settings = in_force(self._own, self._tables.config, compat=self._compat)
-        route = pick_up_route(
-            self._tables, self._topic, acting_master=settings.support_acting_master,
-            order_messages=settings.has_order_in_routes,
-            live_by_cluster=behaviour_of(self._compat).live_by_cluster,
-        )  # fmt: skip
+        route = route_of(self._tables, self._own, self._topic, self._compat)
         return _NONE if route is None else _seen(self._topic, route)
 
 
@@ -88,11 +81,8 @@ def _seen(topic: str, route: TopicRoute) -> _SeenRoute:
     for name, data in sorted(route.queue_datas.items()):
         row = route.broker_rows.get(name)
         places[name] = Place(data, row.cluster, dict(row.broker_addrs)) if row else Place(data)
-    rest = [f"filter servers of {addr}: {', '.join(servers)}" for addr, servers in sorted(route.filter_servers.items())]
-    rest += [f"static queues at {name}: {mapping}" for name, mapping in sorted((route.mappings or {}).items())]
-    if route.order_topic_conf is not None:
-        rest.append(f"order configuration: {route.order_topic_conf}")
-    return _SeenRoute(places, encode_route(route, quoted_keys=True), _producers(topic, route), tuple(rest))
+    notes = tuple(output.route_notes(route))
+    return _SeenRoute(places, encode_route(route, quoted_keys=True), _producers(topic, route), notes)
 
 
 def _producers(topic: str, route: TopicRoute) -> str:
@@ -149,12 +139,6 @@ def _tell(topic: str, change: Change | None, before: _SeenRoute, after: _SeenRou
 
 
 def _show(topic: str, change: Change | None, before: _SeenRoute, after: _SeenRoute, as_json: bool) -> None:
-    if as_json:
-        told: dict[str, Any] = {
-            "change": change, "before": msgspec.Raw(before.encoded), "after": msgspec.Raw(after.encoded),
-        }  # fmt: skip
-        output.json_line(told)
-        return
     first = before is _NONE and change is None
     lines = [f"topic {topic}" if change is None else line(change)]
     lines += [] if first else route_lines("before", before.places)
@@ -166,4 +150,5 @@ def _show(topic: str, change: Change | None, before: _SeenRoute, after: _SeenRou
         lines.append(f"    producers: {after.producers}")
     else:
         lines.append(f"    producers: {before.producers} -> {after.producers}")
-    output.show(*lines)
+    told = {"change": change, "before": msgspec.Raw(before.encoded), "after": msgspec.Raw(after.encoded)}
+    output.answer(as_json, told, *lines)

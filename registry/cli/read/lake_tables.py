@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ...console.past import Then
 
 _REPORT_S: Final = 120.0
+
+_Answer = TypeVar("_Answer")
 
 
 def read_route_at(
@@ -45,8 +48,7 @@ def read_route_at(
             raise click.ClickException(_ended(topic, end, at_ms) if end else _no_such_topic(topic, known, at_ms))
         return found, past.origins(topic, at_ms)
 
-    found: tuple[TopicRoute, dict[str, ValueOrigin]] = _ask(at_ms, lake, flags, config_file, question)
-    return found
+    return _ask(at_ms, lake, flags, config_file, question)
 
 
 def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> list[BrokerInfo]:
@@ -58,12 +60,7 @@ def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: P
     Raises:
         LakeError: the lake does not know that instant.
     """
-
-    def question(past: EpochPast) -> list[BrokerInfo]:
-        return [_info(broker, at_ms) for broker in past.brokers(at_ms)]
-
-    found: list[BrokerInfo] = _ask(at_ms, lake, flags, config_file, question)
-    return found
+    return _ask(at_ms, lake, flags, config_file, lambda past: [_info(broker, at_ms) for broker in past.brokers(at_ms)])
 
 
 def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> Tables:
@@ -72,8 +69,7 @@ def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Pa
     Raises:
         LakeError: the lake does not know that instant.
     """
-    found: Tables = _ask(at_ms, lake, flags, config_file, lambda past: past.tables(at_ms))
-    return found
+    return _ask(at_ms, lake, flags, config_file, lambda past: past.tables(at_ms))
 
 
 class LakePast:
@@ -159,7 +155,9 @@ def print_report() -> None:
     sys.stdout.write(f"{max(facts.until_ms for facts in found)}\n{html}")
 
 
-def _ask(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None, question: Any) -> Any:
+def _ask(
+    at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None, question: Callable[[EpochPast], _Answer]
+) -> _Answer:
     if flags.get("redis") is not None:
         raise click.UsageError("--at reads the pipeline's tables, --redis names the tables of now: give one of them")
     namespace = read_settings({"namespace": flags.get("namespace")}, config_file).namespace

@@ -14,11 +14,13 @@ from ...model import TopicRoute
 from ...operators.routes import read_route
 from ...operators.why import Why, explain, lost_text
 from ...protocol.bodies.route import encode_route
+from ...store.store import Store
 from .. import complete_names, output
 from ..options import lake_option
-from ..target import find_target, open_target, run, target_options
+from ..target import ask_target, find_target, run, target_options
 from ..time_options import at_option
 from ..tls import tls_options
+from .tables import check_source
 
 
 @click.command()
@@ -41,15 +43,12 @@ def route(
 
     The tables in Redis are read, unless --namesrv names a name server; with --at: where it was then.
     """
-    if tls is not None and namesrv is None:
-        raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
+    check_source(namesrv, at_ms, tls, flags)
     if follow and (namesrv is not None or at_ms is not None):
         raise click.UsageError("--follow shows the tables in Redis as they change: not with --namesrv or --at")
     if at_ms is not None:
         from .lake_tables import read_route_at
 
-        if namesrv is not None:
-            raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
         found, origins = read_route_at(topic, at_ms, lake, flags, config_file)
         _show_route(topic, found, as_json)
         if not as_json:
@@ -57,8 +56,6 @@ def route(
                           for name, at in sorted(origins.items())))  # fmt: skip
         return
     if namesrv is not None:
-        if given := [f"--{name}" for name, value in flags.items() if value is not None]:
-            raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
         run(_route_by_name_server(topic, namesrv, tls, as_json))
         return
 
@@ -70,14 +67,13 @@ def route(
         run(until_interrupted(lambda stop: follow_route(settings, topic, as_json, stop)))
         return
 
-    async def work(settings: Settings) -> None:
-        async with open_target(settings) as store:
-            found = await read_route(store, settings, topic)
-            if found is None:
-                raise click.ClickException(_no_such_topic(await explain(store, settings, topic)))
-        _show_route(topic, found, as_json)
+    async def read(store: Store, settings: Settings) -> TopicRoute:
+        found = await read_route(store, settings, topic)
+        if found is None:
+            raise click.ClickException(_no_such_topic(await explain(store, settings, topic)))
+        return found
 
-    run(work(find_target(flags, config_file)))
+    _show_route(topic, ask_target(flags, config_file, read), as_json)
 
 
 def _show_route(topic: str, found: TopicRoute, as_json: bool) -> None:

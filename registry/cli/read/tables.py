@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from ...config.settings import Settings
 from ...errors import ConfigError, PeerUnavailable, RemoteProtocolError
 from ...store.operator_reads import BrokerInfo, read_brokers
 from ...store.snapshot import read_tables
+from ...store.store import Store
 from ...tables.java_tables import NAMES, JavaDataVersion, JavaLiveInfo, JavaTables, java_tables
 from ...tables.tables import Tables
 from .. import output
 from ..options import lake_option
-from ..target import find_target, open_target, run, target_options
+from ..target import ask_target, run, target_options
 from ..time_options import at_option
 from ..tls import tls_options
 
@@ -45,30 +46,37 @@ def tables(
     The tables in Redis are read, unless --namesrv names a name server. That tells nothing of brokerLiveTable, and of
     filterServerTable only what the routes of topics have.
     """
-    if tls is not None and namesrv is None:
-        raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
-    if namesrv is not None and at_ms is not None:
-        raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
-    if namesrv is not None and (given := [f"--{name}" for name, value in flags.items() if value is not None]):
-        raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
-
-    async def of_name_server(address: str) -> None:
-        _show(await _ask(address, tls), names, as_json)
-
-    async def of_redis(settings: Settings) -> None:
-        async with open_target(settings) as store:
-            _, found = await read_tables(store)
-            _show(java_tables(found, _lives(await read_brokers(store))), names, as_json)
-
+    check_source(namesrv, at_ms, tls, flags)
     if at_ms is not None:
         from .lake_tables import read_brokers_at, read_tables_at
 
         found = read_tables_at(at_ms, lake, flags, config_file)
         _show(java_tables(found, _lives(read_brokers_at(at_ms, lake, flags, config_file))), names, as_json)
     elif namesrv is not None:
-        run(of_name_server(namesrv))
+        _show(run(_ask(namesrv, tls)), names, as_json)
     else:
-        run(of_redis(find_target(flags, config_file)))
+        _show(ask_target(flags, config_file, _read), names, as_json)
+
+
+def check_source(namesrv: str | None, at_ms: int | None, tls: ssl.SSLContext | None, flags: Mapping[str, Any]) -> None:
+    """Refuse options that name more than one source of what is shown: Redis, a name server, the lake.
+
+    Raises:
+        click.UsageError: they do.
+    """
+    if namesrv is None:
+        if tls is not None:
+            raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
+        return
+    if at_ms is not None:
+        raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
+    if given := [f"--{name}" for name, value in flags.items() if value is not None]:
+        raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
+
+
+async def _read(store: Store, settings: Settings) -> JavaTables:
+    _, found = await read_tables(store)
+    return java_tables(found, _lives(await read_brokers(store)))
 
 
 async def _ask(namesrv: str, tls: ssl.SSLContext | None) -> JavaTables:

@@ -17,26 +17,16 @@ from ..target import target_command
 @target_command
 async def topics(store: Store, pattern: str, as_json: bool) -> None:
     """Show topics with their queues, summed over their brokers. PATTERN as for file names: 'order-*'."""
-    infos = await read_topics(store)
-    infos = [info for info in infos if fnmatchcase(info.topic, pattern)]
-    if as_json:
-        output.json_page(infos)
-    elif infos:
-        click.echo(
-            output.table(
-                ("TOPIC", "READ", "WRITE", "PERM", "BROKER NAMES"),
-                (
-                    (
-                        info.topic, info.read_queue_nums, info.write_queue_nums,
-                        ", ".join(map(output.perm, info.perms)), _shortened(info.broker_names),
-                    )
-                    for info in infos
-                ),
-                right=("READ", "WRITE"),
-            )
-        )  # fmt: skip
-    else:
-        click.echo("no topic is registered" if pattern == "*" else f"no topic matches {pattern}", err=True)
+    infos = [info for info in await read_topics(store) if fnmatchcase(info.topic, pattern)]
+    output.listing(
+        as_json, infos, ("TOPIC", "READ", "WRITE", "PERM", "BROKER NAMES"),
+        (
+            (info.topic, info.read_queue_nums, info.write_queue_nums, ", ".join(map(output.perm, info.perms)),
+             _shortened(info.broker_names))
+            for info in infos
+        ),
+        right=("READ", "WRITE"), none="no topic is registered" if pattern == "*" else f"no topic matches {pattern}",
+    )  # fmt: skip
 
 
 def _shortened(names: list[str], most: int = 6) -> str:

@@ -99,10 +99,7 @@ async def _watch(
                 continue
             away.over()
             for change in changes[: None if number is None else number - shown]:
-                if as_json:
-                    output.json_line(change)
-                else:
-                    output.show(line(change))
+                output.answer(as_json, change, line(change))
                 shown += 1
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import click
 
 from ...config.settings import Settings
 from ...operators.why import explain, sentences
+from ...store.store import Store
 from .. import FAILED, complete_names, output
-from ..target import find_target, open_target, run, target_options
+from ..target import target_command
 
 
 @click.command()
 @click.argument("topic", shell_complete=complete_names.topics)
-@target_options
-def why(topic: str, as_json: bool, config_file: Path | None, **flags: Any) -> None:
+@target_command
+async def why(store: Store, settings: Settings, topic: str, as_json: bool) -> None:
     """Say why TOPIC has a route, or why clients get 'No route info of this topic'.
 
     If it has none: since when, which change ended it, who made that change, where the topic was until then, names that
@@ -26,21 +24,13 @@ def why(topic: str, as_json: bool, config_file: Path | None, **flags: Any) -> No
     \b
     Example: mqregistry why orders
     """  # noqa: D301 (\\b is for click)
-
-    async def work(settings: Settings) -> None:
-        async with open_target(settings) as store:
-            found = await explain(store, settings, topic)
-        if as_json:
-            step = found.lost
-            output.json_line({
-                "topic": topic, "has_route": found.route is not None,
-                "lost_by": None if step is None else step.change, "stream_begins_ms": found.began_ms,
-                "close_names": found.close, "asked_in_vain": found.asked.times,
-                "asked_in_vain_last_ms": found.asked.last_ms or None, "asked_in_vain_by": found.asked.clients,
-            })  # fmt: skip
-        else:
-            output.show(*sentences(found))
-        if found.route is None:
-            raise click.exceptions.Exit(FAILED)
-
-    run(work(find_target(flags, config_file)))
+    found = await explain(store, settings, topic)
+    told = {
+        "topic": topic, "has_route": found.route is not None,
+        "lost_by": None if found.lost is None else found.lost.change, "stream_begins_ms": found.began_ms,
+        "close_names": found.close, "asked_in_vain": found.asked.times,
+        "asked_in_vain_last_ms": found.asked.last_ms or None, "asked_in_vain_by": found.asked.clients,
+    }  # fmt: skip
+    output.answer(as_json, told, *sentences(found))
+    if found.route is None:
+        raise click.exceptions.Exit(FAILED)

@@ -103,7 +103,10 @@ async def _show(settings: Settings, once: bool, *, has_console: bool) -> None:
                 connections[broker] = await PeerConnection.connect(host, port)
                 await _register(connections[broker], broker)
             _command(settings, "clusters")
-            click.echo(output.clusters_text(*await read_clusters(store)) + "\n")
+            click.echo(
+                output.table(output.CLUSTER_HEADINGS, output.cluster_rows(*await read_clusters(store)), right=("ID",))
+                + "\n"
+            )
             await _print_route(settings, store)
 
             dead = BROKERS[0]

@@ -78,13 +78,9 @@ async def drain(
         if again.work is not None:  # the broker gave topics their permission back
             await again.work()
             seq = (await read_head(store)).seq
-    if as_json:
-        output.json_line({
-            "broker_name": name, "done": now.is_done, "waiting": now.waiting, "addresses": now.addresses,
-            "not_known": now.not_known,
-        })  # fmt: skip
-    else:
-        output.show(str(now))
+    told = {"broker_name": name, "done": now.is_done, "waiting": now.waiting, "addresses": now.addresses,
+            "not_known": now.not_known}  # fmt: skip
+    output.answer(as_json, told, str(now))
     if not now.is_done:
         raise click.exceptions.Exit(FAILED)
 

@@ -51,9 +51,5 @@ async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool, quie
     if preview.work is not None:
         confirm(*preview.lines, yes=yes, as_json=as_json)
         await preview.work()
-    if quiet:
-        return
-    if as_json:
-        output.json_line(preview.result)
-    else:
-        output.show(preview.done)
+    if not quiet:
+        output.answer(as_json, preview.result, preview.done)

@@ -57,12 +57,7 @@ async def list_(store: Store, kv_namespace: str | None, as_json: bool) -> None:
             raise click.ClickException(_unknown("no KV namespace", kv_namespace, tables))
         tables = {kv_namespace: tables[kv_namespace]}
     rows = [(name, key, value) for name, table in tables.items() for key, value in table.items()]
-    if as_json:
-        output.json_page(tables)
-    elif rows:
-        click.echo(output.table(("KV NAMESPACE", "KEY", "VALUE"), rows))
-    else:
-        click.echo("no key is set", err=True)
+    output.listing(as_json, tables, ("KV NAMESPACE", "KEY", "VALUE"), rows, none="no key is set")
 
 
 @kv.command()

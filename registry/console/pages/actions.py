@@ -19,7 +19,8 @@ from ...operators import previews
 from ...operators.history import whole
 from ...operators.instants import parse_length_ms
 from ...operators.language import in_english, language, marked, say
-from ...operators.previews import Mistaken, Preview, heard_text, queues_text
+from ...operators.previews import Mistaken, Preview, heard_text
+from ...operators.words import queues_text
 from ...store.change_reader import find_change
 from ...store.store import Store
 from ...tables.tables import Tables

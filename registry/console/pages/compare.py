@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ...model import BrokerRow, QueueData
 from ...operators.language import marked, say
-from ...operators.previews import queues_text
+from ...operators.words import queues_text
 from ...tables.tables import Tables
 from ..context import PER_PAGE, Console, page_number
 from ..links import Named
