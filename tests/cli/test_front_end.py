@@ -35,7 +35,7 @@ async def test_the_sweeper_counts_for_the_fleet_and_ends_with_the_supervisor(run
     supervisor = Supervisor(store, sweep=True)
     running = asyncio.ensure_future(run_front_end(supervisor))
 
-    await until(lambda: supervisor.fleet.brokers_expired == 1, "the broker is gone")
+    await until(lambda: supervisor.fleet.sweeps.counters()["brokers_expired_total"] == 1, "the broker is gone")
     assert not running.done()
     supervisor.stopping.set()
     async with asyncio.timeout(20):
@@ -63,14 +63,14 @@ async def test_with_no_sweep_it_sweeps_only_when_nobody_has_for_30_s(runner, sto
     await bed.let_pass(240_000)
     await bed.register(heartbeat_timeout_ms=1)
     supervisor = Supervisor(store, sweep=False)
-    supervisor.fleet.told(0, Status(ready=True, overdue_ms=29_900))
+    supervisor.fleet.told(0, Status(ready=True, gauges={"broker_overdue_seconds": 29.9}))
     running = asyncio.ensure_future(run_front_end(supervisor))
     for _ in range(10):
         await asyncio.sleep(0)
     assert "no sweeper has run" not in caplog.text
-    supervisor.fleet.told(0, Status(ready=True, overdue_ms=31_000))
+    supervisor.fleet.told(0, Status(ready=True, gauges={"broker_overdue_seconds": 31}))
 
-    await until(lambda: supervisor.fleet.brokers_expired == 1, "the broker is gone")
+    await until(lambda: supervisor.fleet.sweeps.counters()["brokers_expired_total"] == 1, "the broker is gone")
     assert caplog.text.count("no sweeper has run for 31 s") == 1
     supervisor.stopping.set()
     async with asyncio.timeout(20):

@@ -56,8 +56,8 @@ def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
     )
     streams = {"changes": StreamState(7, 700, "1-0", "9-0"), "heartbeats": StreamState(4, -1, "1-0", "9-0")}
     fleet.survey(Survey(11_000, streams, {"spark": reader}))
-    fleet.alarmed(Alarm("lost", "lookups", "spark"))
-    fleet.alarmed(Alarm("lost", "changes", "other"))
+    fleet.sweeps.alarmed(Alarm("lost", "lookups", "spark"))
+    fleet.sweeps.alarmed(Alarm("lost", "changes", "other"))
     samples = {
         (sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value
         for family in exported(fleet).values()
@@ -78,8 +78,9 @@ def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
 
 def test_fleet_sums_counters_over_workers_and_their_lives():
     fleet = FrontEndWorkers(2)
+    counters = {'lookups_total{result="found"}': 3, "view_rebuilds_total": 1}
     for index in range(2):
-        fleet.told(index, Status(ready=True, counters={'lookups_total{result="found"}': 3}, rebuilds=1))
+        fleet.told(index, Status(ready=True, counters=counters))
     fleet.gone(0)
     fleet.told(0, Status(ready=True, counters={'lookups_total{result="found"}': 1}))
     values = {(series.name, series.label_value): series.value for series in fleet.series()}
@@ -89,8 +90,10 @@ def test_fleet_sums_counters_over_workers_and_their_lives():
 
 def test_fleet_gauges_take_the_worst_or_the_sum():
     fleet = FrontEndWorkers(2)
-    fleet.told(0, Status(ready=True, seq=5, lag_ms=10, connections=2, stale=True, brokers=4, grace=True))
-    fleet.told(1, Status(ready=True, seq=7, lag_ms=250, connections=3, redis_away=True, brokers=5))
+    first = {"view_seq": 5, "view_lag_seconds": 0.01, "connections": 2, "view_stale": 1, "brokers_alive": 4, "grace": 1}
+    second = {"view_seq": 7, "view_lag_seconds": 0.25, "connections": 3, "brokers_alive": 5}
+    fleet.told(0, Status(ready=True, gauges=first))
+    fleet.told(1, Status(ready=True, gauges=second, redis_away=True))
     values = {series.name: series.value for series in fleet.series()}
     assert values["view_seq"] == 5
     assert values["view_lag_seconds"] == pytest.approx(0.25)
@@ -101,7 +104,7 @@ def test_fleet_gauges_take_the_worst_or_the_sum():
 
 def test_fleet_redis_away_is_ready_all_the_same():
     fleet = FrontEndWorkers(1)
-    fleet.told(0, Status(ready=True, stale=True, redis_away=True))
+    fleet.told(0, Status(ready=True, redis_away=True))
     assert fleet.not_ready() == []
 
 

@@ -117,7 +117,7 @@ def test_front_ends_and_sweeper_run_with_these_rights(deployed, namespace, no_de
                 front_end.wait_until(lambda f=front_end: settled(f), "it follows the stream")
             wait_until(lambda: alike(front_ends, ["topic1", "only-a"]), "both answer alike")
         for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "closed connections are told")
+            front_end.wait_until(lambda f=front_end: f.poll().get("brokers_alive") == 0, "closed connections are told")
         assert "failed" not in sweeper.log
         front_ends[0].kill(15)
         assert "ERROR" not in front_ends[0].log

@@ -118,7 +118,7 @@ def beating(brokers: list[Broker], front_ends: list[FrontEnd], **options: float)
     try:
         for front_end in front_ends:
             front_end.wait_until(
-                lambda front_end=front_end: front_end.poll().get("brokers") == len(brokers),
+                lambda front_end=front_end: front_end.poll().get("brokers_alive") == len(brokers),
                 f"{len(brokers)} brokers registered",
             )
         yield fleet

@@ -110,7 +110,7 @@ class FrontEnd:
             for line in lines:
                 event = json.loads(line)
                 if event["event"] == "status":
-                    self.status = event
+                    self.status = event | event["counters"] | event["gauges"]
                 elif event["event"] == "ready":
                     self.ready = True
         text = os.pread(self._log_file.fileno(), 1 << 30, self._log_position)

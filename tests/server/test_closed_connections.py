@@ -357,7 +357,7 @@ def redis_was_away(front_end: FrontEnd, own_redis, connection: Client) -> None:
     """The connection closes while Redis is away."""
     end = own_redis.paused()
     try:
-        front_end.wait_until(lambda: front_end.poll().get("stale"), "it noticed that Redis is away")
+        front_end.wait_until(lambda: front_end.poll().get("view_stale"), "it noticed that Redis is away")
         connection.close()
         front_end.wait_until(lambda: front_end.poll().get("closes_pending") == 2, "it saw it close")
         time.sleep(3.5)  # a gap (lua/include/seen), which ends with the first renewal

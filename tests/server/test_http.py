@@ -114,7 +114,7 @@ def test_every_documented_metric_is_exported_and_every_exported_one_is_documente
     fleet.told(0, told())
     reader = StreamReader(1, {"changes": ReaderPosition("1-0")})
     fleet.survey(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader}))
-    fleet.alarmed(Alarm("near", "changes", "reader"))
+    fleet.sweeps.alarmed(Alarm("near", "changes", "reader"))
     fleet.show("redis", [Series(f"redis_{name}", "", 1) for name in RedisFigures._fields])
     fleet.show("fleet", [Series("front_ends", "ready", 1), Series("sweepers", "", 1)])
     fleet.show("brokers", [Series("broker_heard_seconds", "c1", 1, second="broker-a", third="10.0.0.1:10911")])
@@ -169,8 +169,8 @@ ONE_MS = {'script_seconds{script="heartbeat"}': took(0.001)}
 
 
 def test_counters_are_summed_and_what_a_dead_worker_counted_is_kept(fleet, http_port):
-    fleet.told(0, told(counters={'lookups_total{result="found"}': 5}, rebuilds=1))
-    fleet.told(1, told(counters={'lookups_total{result="found"}': 7}, rebuilds=1))
+    fleet.told(0, told(counters={'lookups_total{result="found"}': 5, "view_rebuilds_total": 1}))
+    fleet.told(1, told(counters={'lookups_total{result="found"}': 7, "view_rebuilds_total": 1}))
     expected = {
         "lookups_total{found}": 12.0, "view_rebuilds_total": 2.0,
         "script_seconds_count{heartbeat}": 4.0, "script_seconds_sum{heartbeat}": 0.01,
@@ -197,8 +197,10 @@ def test_counters_are_summed_and_what_a_dead_worker_counted_is_kept(fleet, http_
 
 
 def test_gauges_are_of_the_living(fleet, http_port):
-    fleet.told(0, told(seq=7, lag_ms=10, channels=2, connections=3, brokers=4, topics=5, stale=True, redis_away=True))
-    fleet.told(1, told(seq=9, lag_ms=2500, channels=1, connections=1, brokers=5, topics=6, grace=True))
+    gauges = {"view_seq": 7, "view_lag_seconds": 0.01, "channels": 2, "connections": 3, "brokers_alive": 4, "topics": 5}
+    fleet.told(0, told(gauges={**gauges, "view_stale": 1}, redis_away=True))
+    gauges = {"view_seq": 9, "view_lag_seconds": 2.5, "channels": 1, "connections": 1, "brokers_alive": 5, "topics": 6}
+    fleet.told(1, told(gauges={**gauges, "grace": 1}))
     assert page(http_port).items() >= {
         "view_seq": 7.0, "view_lag_seconds": 2.5, "channels": 3.0, "connections": 4.0, "brokers_alive": 5.0,
         "topics": 6.0, "view_stale": 1.0, "redis_away": 1.0, "leases": 1.0, "grace": 1.0, "workers": 2.0, "ready": 1.0,
@@ -220,7 +222,7 @@ def test_ready_once_every_worker_is(fleet, http_port):
     fleet.told(0, told())
     fleet.told(1, Status())
     assert readyz() == (503, b'{"ready": false, "reasons": ["worker 2 has not read the tables yet"]}\n')
-    fleet.told(1, told(redis_away=True, stale=True))
+    fleet.told(1, told(redis_away=True))
     assert readyz() == (200, b'{"ready": true, "reasons": []}\n')
     fleet.told(1, told(draining=True))
     assert readyz() == (503, b'{"ready": false, "reasons": ["worker 2 is draining"]}\n')
@@ -229,8 +231,8 @@ def test_ready_once_every_worker_is(fleet, http_port):
 
 
 def test_that_nobody_sweeps_is_said_and_no_reason_to_be_unready(fleet, http_port):
-    fleet.told(0, told(overdue_ms=45_000))
-    fleet.told(1, told(overdue_ms=29_000))
+    fleet.told(0, told(gauges={"broker_overdue_seconds": 45}))
+    fleet.told(1, told(gauges={"broker_overdue_seconds": 29}))
     answer = get(http_port, "/readyz")
     assert answer.status == 200
     shown = json.loads(answer.body)

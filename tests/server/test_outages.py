@@ -62,7 +62,7 @@ def test_redis_away_no_route_is_lost_and_nobody_expires(own_redis, two_front_end
         end = getattr(own_redis, kind)()
         began = time.monotonic()
         for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: f.poll().get("stale"), "it noticed that Redis is away")
+            front_end.wait_until(lambda f=front_end: f.poll().get("view_stale"), "it noticed that Redis is away")
         with front_ends[0].client() as client:
             # a write is answered, with an error that makes the sender try again; an unknown topic is not denied
             reply = client.request(100, {"namespace": "ns", "key": "during", "value": "1"})
@@ -87,7 +87,7 @@ def test_redis_away_no_route_is_lost_and_nobody_expires(own_redis, two_front_end
         }
     # The grace over, expiry works as before: those who stopped go. Their connections closed: at once.
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "brokers that closed are gone")
+        front_end.wait_until(lambda f=front_end: f.poll().get("brokers_alive") == 0, "brokers that closed are gone")
 
 
 def meta_of(front_ends) -> str:

@@ -334,9 +334,9 @@ answer()
         b"null\n",
         b'{"event": 5}\n',
         b'{"event": "unheard of", "x": [1, 2, {}]}\n',
-        b'{"event": "status", "seq": "many"}\n',
-        b'{"event": "status", "seq": ' + b"9" * 5000 + b"}\n",
-        b'{"event": "status", "lag_ms": 1e999}\n',
+        b'{"event": "status", "gauges": {"view_seq": "many"}}\n',
+        b'{"event": "status", "gauges": {"view_seq": ' + b"9" * 5000 + b"}}\n",
+        b'{"event": "status", "gauges": {"view_lag_seconds": 1e999}}\n',
         b'{"event": "status", "counters": {"lookups_total": null}}\n',
         b'{"event": "status", "x": ' + b"[" * 100_000 + b"\n",
         b'{"event": "status", "x": "' + b"x" * (3 << 20) + b'"}\n',
@@ -349,7 +349,7 @@ async def test_status_lines_that_cannot_be_read_harm_nothing(start, tmp_path, li
         """
 tell(event='ready')
 with open(f"{folder}/line", "rb") as file: say(file.read())
-tell(event='status', ready=True, seq=77)
+tell(event='status', ready=True, gauges={'view_seq': 77})
 forever()
 """
     )
@@ -367,12 +367,12 @@ async def test_a_line_in_pieces_is_one_line_and_a_half_one_at_the_end_is_none(st
     serve = start(
         """
 tell(event='ready')
-for byte in b'{"event": "status", "ready": true, "seq": 5}\\n':
+for byte in b'{"event": "status", "ready": true, "gauges": {"view_seq": 5}}\\n':
     say(bytes([byte]))
     time.sleep(0)
 while not os.path.exists(f"{folder}/die"): time.sleep(0.005)
 if life == 1:
-    say(b'{"event": "status", "seq": 6')
+    say(b'{"event": "status", "gauges": {"view_seq": 6')
     sys.exit(1)
 forever()
 """
@@ -455,7 +455,8 @@ async def test_http_answers_about_life_readiness_and_metrics(start):
 tell(event="ready")
 NAME = 'script_seconds{script="heartbeat"}'
 counters = {'lookups_total{result="found"}': 5, 'requests_total{code="105",result="success"}': 9, "unheard_of": 1}
-tell(event="status", ready=True, topics=7, counters=counters, durations={NAME: [[0] * 14 + [3, 0, 0, 0], 1.5]})
+durations = {NAME: [[0] * 14 + [3, 0, 0, 0], 1.5]}
+tell(event="status", ready=True, gauges={"topics": 7}, counters=counters, durations=durations)
 if index == 0 and life == 1:
     while not os.path.exists(f"{folder}/die"): time.sleep(0.005)
     os.kill(os.getpid(), signal.SIGKILL)

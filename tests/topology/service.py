@@ -85,4 +85,8 @@ def alike(front_ends: list[Any], topics: Any) -> bool:
 def settled(front_end: Any, *, rebuilds: int = 1) -> bool:
     """Fresh, exact, Redis there, and the tables read so often at least (a status is up to a second old)."""
     status = front_end.poll()
-    return not status.get("stale", True) and not status.get("redis_away", True) and status["rebuilds"] >= rebuilds
+    return (
+        not status.get("view_stale", True)
+        and not status.get("redis_away", True)
+        and status["view_rebuilds_total"] >= rebuilds
+    )

@@ -48,7 +48,7 @@ def test_flushed_while_front_ends_run_is_noticed_and_mended(server, front_end_wi
     with beating(BROKERS, front_ends, period_s=1.0) as fleet, watching(front_ends, KNOWN):
         assert put(front_ends[0], "key") == 0
         for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] >= 3, "it has it all")
+            front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["view_seq"] >= 3, "it has it all")
         took_s: list[float] = []
         while not took_s or (min(took_s) >= 2.5 and len(took_s) < 4):  # a busy machine may take seconds for itself
             server.call("FLUSHALL")
@@ -84,7 +84,7 @@ def test_lost_changes_hidden_by_as_many_new_ones_are_missed_all_the_same(
         assert one.register(lost).code == other.register(lost).code == 0
         assert put(front_ends[0], "lost") == 0
         for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] == 4, "it has it all")
+            front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["view_seq"] == 4, "it has it all")
         for front_end in front_ends:
             front_end.kill(signal.SIGSTOP)
         server.kill()
@@ -115,7 +115,7 @@ def test_a_value_that_is_older_now_and_a_key_that_is_back_are_made_good(
     with front_ends[0].client() as client:
         assert client.request(102, {"namespace": "ns", "key": "deleted"}).code == 0
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: f.poll().get("seq") == 5, "it has it all")
+        front_end.wait_until(lambda f=front_end: f.poll().get("view_seq") == 5, "it has it all")
     server.kill()
     server.start()
     for front_end in front_ends:
@@ -144,7 +144,7 @@ QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":2,"writeQueue
 
 def known_to_both(front_ends, seq):
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] == seq, "it has it all")
+        front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["view_seq"] == seq, "it has it all")
 
 
 @pytest.mark.parametrize("how", ["goodbye", "close", "close after a write"])
@@ -158,7 +158,7 @@ def test_a_broker_that_leaves_an_emptied_redis_is_gone_at_every_front_end(server
             server.call("FLUSHALL")
             if how == "close":  # else at once: nobody has noticed
                 for front_end in front_ends:
-                    front_end.wait_until(lambda f=front_end: f.poll()["seq"] >= 2, "Redis has it back")
+                    front_end.wait_until(lambda f=front_end: f.poll()["view_seq"] >= 2, "Redis has it back")
             elif how == "close after a write":  # the write notices it, and no renewal has come since
                 assert put(front_ends[0], "key") == 0
             else:
@@ -235,7 +235,7 @@ def test_a_front_end_that_starts_on_an_emptied_redis_denies_no_topic_of_a_living
     older = front_end_with(server.url, **SETTINGS)
     with older.client() as client:
         assert client.register(SLOW).code == 0
-        older.wait_until(lambda: settled(older) and older.poll()["seq"] == 1, "it has it all")
+        older.wait_until(lambda: settled(older) and older.poll()["view_seq"] == 1, "it has it all")
         older.kill(signal.SIGSTOP)
         server.call("FLUSHALL")
         newer = front_end_with(server.url, fresh=False, **SETTINGS)

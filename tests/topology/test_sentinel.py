@@ -89,7 +89,7 @@ def test_sentinel_master_killed_no_route_is_lost_and_nobody_expires(sentinel, tw
         assert not [event for event in events(new, namespace) if event.type == "broker_expired"]
     # and expiry works as before on the new master: connections closed, brokers gone
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "brokers that closed are gone")
+        front_end.wait_until(lambda f=front_end: f.poll().get("brokers_alive") == 0, "brokers that closed are gone")
 
 
 def test_sentinel_failover_that_loses_writes_is_noticed_and_mended(sentinel, two_front_ends):
@@ -104,13 +104,13 @@ def test_sentinel_failover_that_loses_writes_is_noticed_and_mended(sentinel, two
     ):
         assert put(front_ends[0], "before") == 0
         wait_until(sentinel.caught_up, "the replica has it all")
-        seq = front_ends[0].wait_until(lambda: front_ends[0].poll().get("seq"), "a status")
+        seq = front_ends[0].wait_until(lambda: front_ends[0].poll().get("view_seq"), "a status")
         sentinel.part()
         # acknowledged by the master, and about to be lost
         assert one.register(seldom).code == other.register(seldom).code == 0
         assert put(front_ends[0], "lost") == 0
         for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: f.poll()["seq"] >= seq + 2, "the front ends have it")
+            front_end.wait_until(lambda f=front_end: f.poll()["view_seq"] >= seq + 2, "the front ends have it")
         with watching(front_ends, KNOWN | {"only-c": {"broker-c"}}):
             old.kill()
             sentinel.wait_for_failover(new)

@@ -32,11 +32,12 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
         StartError: as :meth:`Supervisor.run`.
     """
     fleet, stopping = supervisor.fleet, supervisor.stopping
+    sweeps = fleet.sweeps
 
     async def sweep(store: Store) -> None:
         sweeper = Sweeper(
-            store, supervisor.settings, removed=fleet.removed, alarmed=fleet.alarmed, swept=fleet.swept,
-            passed=fleet.passed,
+            store, supervisor.settings, removed=sweeps.removed, alarmed=sweeps.alarmed, swept=sweeps.swept,
+            passed=sweeps.passed,
         )  # fmt: skip
         if supervisor.settings.sweep:
             await sweeper.run(stopping)

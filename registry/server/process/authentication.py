@@ -74,11 +74,11 @@ class Authentication:
         """The worker's lease was renewed: that tells the revision of the rules, too."""
         self._follower.heard(renewal.auth_revision)
 
-    def status(self) -> dict[str, Any]:
-        """Its part of the status line."""
+    def gauges(self) -> dict[str, float]:
+        """Its gauges, by the name of the metric."""
         return {
             "auth_revision": self._follower.revision,
-            "last_anonymous_write_s": self._tally.last_anonymous_write_s,
+            "auth_last_anonymous_write_seconds": self._tally.last_anonymous_write_s,
         }
 
     def counters(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -16,9 +16,9 @@ from ... import __version__
 from ...durations import Told, add_up, buckets
 from ...queued_output import dropped_lines
 from ...store.store import CallTimes
-from ...store.streams import Alarm, Survey
-from .figures.sweeper_status import SweepPasses
-from .figures.table import METRICS, OF_PIPELINE, PREFIX, Series, of_counters, of_durations
+from ...store.streams import Survey
+from .figures.sweeper_status import Sweeps
+from .figures.table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Series, of_counters, of_durations
 
 # A worker tells its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0
@@ -27,31 +27,13 @@ UNSWEPT_S: Final = 30.0
 
 
 class Status(msgspec.Struct, kw_only=True, frozen=True):
-    """One status line of a worker; other members of it are ignored."""
+    """One status line of a worker; other members of it are ignored. gauges: those of ``OF_WORKERS``."""
 
     ready: bool = False
-    stale: bool = False
     draining: bool = False
     redis_away: bool = False
-    grace: bool = False
-    overdue_ms: int = 0
-    epoch: str = ""
-    seq: int = 0
-    lag_ms: float = 0.0
-    connections: int = 0
-    channels: int = 0
-    closes_pending: int = 0
-    held_bytes: int = 0
-    rate_addresses: int = 0
-    brokers: int = 0
-    topics: int = 0
-    rebuilds: int = 0
-    auth_revision: int = 0
-    last_anonymous_write_s: float = 0.0
+    gauges: dict[str, float] = {}
     roles: list[tuple[str, str, int]] = []
-    without_master: int = 0
-    unwritable: int = 0
-    loop_lag_ms: float = 0.0
     cpu_s: float = 0.0
     memory_bytes: int = 0
     counters: dict[str, float] = {}
@@ -76,9 +58,6 @@ class _Totals:
             self.counted[name] = self.counted.get(name, 0) + value
         self.durations = add_up((self.durations, durations))
 
-    def add_status(self, status: Status) -> None:
-        self.add({**status.counters, "view_rebuilds_total": status.rebuilds}, status.durations)
-
 
 class FrontEndWorkers:
     """The workers of one front end, by their last status. Written by the event loop, read by HTTP threads."""
@@ -91,14 +70,11 @@ class FrontEndWorkers:
         self._ended = _Totals()
         self.draining = False
         self.restarts = 0
-        self.brokers_expired = 0
-        self.brokers_reaped = 0
-        self._alarms: dict[str, int] = {}
         self._survey: Survey | None = None
         self._shown: dict[str, list[Series]] = {}
         self._started_s = time.time()
-        self._swept_s = 0.0
-        self._passes = SweepPasses()
+        self.sweeps = Sweeps()
+        """Of a sweeper of this process."""
         self.times: CallTimes | None = None
         """Of this process's own calls of Redis, which a sweeper beside the workers makes."""
 
@@ -112,26 +88,7 @@ class FrontEndWorkers:
         with self._lock:
             told = self._told.pop(index, None)
             if told is not None:
-                self._ended.add_status(told.status)
-
-    def removed(self, expired: int, reaped: int) -> None:
-        """Count brokers that a sweeper of this process removed: for silence, and after a dead worker."""
-        with self._lock:
-            self.brokers_expired += expired
-            self.brokers_reaped += reaped
-
-    def alarmed(self, alarm: Alarm) -> None:
-        """A sweeper of this process raised an alarm about a reader of the streams."""
-        with self._lock:
-            self._alarms[alarm.kind] = self._alarms.get(alarm.kind, 0) + 1
-
-    def swept(self) -> None:
-        """A sweeper of this process has swept."""
-        self._swept_s = time.time()
-
-    def passed(self, seconds: float, well: bool) -> None:
-        """Count a pass of a sweeper of this process: its duration, and whether it went well."""
-        self._passes.passed(seconds, well)
+                self._ended.add(told.status.counters, told.status.durations)
 
     def survey(self, survey: Survey | None) -> None:
         """Set the state of the streams and their readers; None: not known, and nothing is shown of them."""
@@ -167,7 +124,7 @@ class FrontEndWorkers:
     def overdue_s(self) -> float:
         """For how long a broker has been overdue, as the workers learn it from Redis; 0: none is."""
         with self._lock:
-            return max((told.status.overdue_ms for told in self._told.values()), default=0) / 1000
+            return _of_all([told.status for told in self._told.values()], "broker_overdue_seconds")
 
     def warnings(self) -> list[str]:
         """What /readyz says beside the reasons: faults that other front ends share, so that none is worse than this."""
@@ -190,39 +147,20 @@ class FrontEndWorkers:
             labelled += (series for shown in self._shown.values() for series in shown)
             answering = sum(told.status.ready and now - told.at <= SILENT_S for told in self._told.values())
             totals.add(self._ended.counted, self._ended.durations)
-            totals.add({f'stream_alarms_total{{alarm="{kind}"}}': n for kind, n in self._alarms.items()}, {})
             labelled += _stream_series(self._survey) if self._survey is not None else ()
         for status in heard:
-            totals.add_status(status)
+            totals.add(status.counters, status.durations)
         totals.add({"log_lines_dropped_total": dropped_lines()}, {})
-        totals.add(self._passes.counters(), self._passes.durations())
+        totals.add(self.sweeps.counters(), self.sweeps.durations())
         if self.times is not None:
             totals.add(self.times.counters(), self.times.durations())
         gauges: dict[str, float] = {
-            "view_seq": min((s.seq for s in heard), default=0),
-            "view_lag_seconds": max((s.lag_ms for s in heard), default=0.0) / 1000,
-            "view_stale": sum(s.stale for s in heard),
-            "redis_away": sum(s.redis_away for s in heard),
-            "grace": max((s.grace for s in heard), default=False),
-            "broker_overdue_seconds": self.overdue_s,
-            "brokers_alive": max((s.brokers for s in heard), default=0),
-            "topics": max((s.topics for s in heard), default=0),
-            "channels": sum(s.channels for s in heard),
-            "closes_pending": sum(s.closes_pending for s in heard),
-            "leases": sum(s.ready and not s.redis_away for s in heard),
-            "connections": sum(s.connections for s in heard),
-            "held_bytes": sum(s.held_bytes for s in heard),
-            "rate_addresses": sum(s.rate_addresses for s in heard),
+            **{name: _of_all(heard, name) for name in OF_WORKERS},
+            "redis_away": sum(status.redis_away for status in heard),
+            "leases": sum(status.ready and not status.redis_away for status in heard),
             "workers": answering,
-            "broker_names_without_master": max((s.without_master for s in heard), default=0),
-            "topics_unwritable": max((s.unwritable for s in heard), default=0),
-            "loop_lag_seconds": max((s.loop_lag_ms for s in heard), default=0.0) / 1000,
-            "auth_revision": min((s.auth_revision for s in heard), default=0),
-            "auth_last_anonymous_write_seconds": max((s.last_anonymous_write_s for s in heard), default=0.0),
             "worker_restarts_total": self.restarts,
-            "brokers_expired_total": self.brokers_expired,
-            "brokers_reaped_total": self.brokers_reaped,
-            "last_sweep_seconds": self._swept_s,
+            "last_sweep_seconds": self.sweeps.last_s,
             "ready": ready,
             "start_time_seconds": self._started_s,
         }
@@ -240,12 +178,17 @@ class FrontEndWorkers:
                 yield Series(name, "", 0.0)
 
 
+def _of_all(heard: Sequence[Status], name: str) -> float:
+    """What is shown of a gauge of which each worker tells its own."""
+    return OF_WORKERS[name]([status.gauges.get(name, 0.0) for status in heard]) if heard else 0.0
+
+
 def _of_workers(heard: Mapping[int, Status]) -> Iterator[Series]:
     for index, status in sorted(heard.items()):
         yield Series("process_cpu_seconds", str(index + 1), status.cpu_s)
         yield Series("process_resident_memory_bytes", str(index + 1), status.memory_bytes)
     yield Series("build_info", __version__, 1)
-    newest = max(heard.values(), key=lambda status: status.seq, default=Status())
+    newest = max(heard.values(), key=lambda status: status.gauges.get("view_seq", 0.0), default=Status())
     for what in sorted({what for status in heard.values() for what in status.certificates_end_s}):
         ends = [status.certificates_end_s[what] for status in heard.values() if what in status.certificates_end_s]
         yield Series("tls_end_seconds", what, min(ends))

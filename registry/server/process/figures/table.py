@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from ....durations import BOUNDS_S, Told
@@ -210,6 +210,21 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 OF_PIPELINE: Final = frozenset(name for name in METRICS if name.startswith("pipeline_"))
 """Those that ``mqregistry pipeline run`` alone has."""
+
+OF_WORKERS: Final[Mapping[str, Callable[[Iterable[float]], float]]] = {
+    **dict.fromkeys(("view_seq", "auth_revision"), min),
+    **dict.fromkeys(
+        ("view_stale", "channels", "closes_pending", "connections", "held_bytes", "rate_addresses"), sum
+    ),
+    **dict.fromkeys(
+        (
+            "view_lag_seconds", "grace", "broker_overdue_seconds", "brokers_alive", "topics",
+            "broker_names_without_master", "topics_unwritable", "loop_lag_seconds",
+            "auth_last_anonymous_write_seconds",
+        ), max,
+    ),
+}  # fmt: skip
+"""Gauges of which each worker tells its own value, and what is shown of all of these."""
 
 _SERIES: Final = re.compile(r'(\w+)(?:\{\w+="([^"]*)"(?:,\w+="([^"]*)")?\})?')
 

@@ -67,10 +67,10 @@ class LoopDelays:
             self.durations.add(delay_s)
             self._most_s = max(self._most_s, delay_s)
 
-    def take_most_ms(self) -> float:
+    def take_most_s(self) -> float:
         """The longest delay since the last call."""
         most_s, self._most_s = self._most_s, 0.0
-        return most_s * 1000
+        return most_s
 
 
 class ChangeCounts:

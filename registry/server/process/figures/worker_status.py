@@ -38,6 +38,7 @@ def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[s
     """The members of a status line, as ``Status`` has them."""
     view, renewal, context = of.view, of.lease_loop.renewal, of.context
     by_role, without_master = roles(view.tables.brokers)
+    overdue_ms = renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0
     failures: dict[str, int] = {}
     for store in of.stores:
         for name, number in store.times.counters().items():
@@ -45,30 +46,31 @@ def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[s
     return {
         "event": "status",
         "ready": view.freshness is not Freshness.LOADING,
-        "stale": view.freshness is not Freshness.FRESH,
         "draining": context.draining,
-        "epoch": view.epoch,
-        "seq": view.seq,
-        "lag_ms": of.follower.lag_ms,
-        "grace": renewal is not None and renewal.now_ms < renewal.up_since_ms + grace_ms,
-        "overdue_ms": renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0,
         "redis_away": waits_for_redis or view.freshness is Freshness.AWAY,
-        "connections": len(of.connections.all),
-        "held_bytes": of.connections.held.bytes,
-        "channels": len(context.channels),
-        "closes_pending": context.channels.closes_pending,
-        "brokers": sum(len(row.broker_addrs) for row in view.tables.brokers.values()),
-        "topics": len(view.tables.topics),
-        "rebuilds": view.load_id,
-        "rate_addresses": context.rates.addresses,
+        "gauges": {
+            "view_stale": float(view.freshness is not Freshness.FRESH),
+            "view_seq": view.seq,
+            "view_lag_seconds": of.follower.lag_ms / 1000,
+            "grace": float(renewal is not None and renewal.now_ms < renewal.up_since_ms + grace_ms),
+            "broker_overdue_seconds": overdue_ms / 1000,
+            "connections": len(of.connections.all),
+            "held_bytes": of.connections.held.bytes,
+            "channels": len(context.channels),
+            "closes_pending": context.channels.closes_pending,
+            "brokers_alive": sum(len(row.broker_addrs) for row in view.tables.brokers.values()),
+            "topics": len(view.tables.topics),
+            "rate_addresses": context.rates.addresses,
+            "broker_names_without_master": without_master,
+            "topics_unwritable": of.unwritable.number,
+            "loop_lag_seconds": of.loop_delays.take_most_s(),
+            **of.authentication.gauges(),
+        },
         "roles": by_role,
-        "without_master": without_master,
-        "unwritable": of.unwritable.number,
-        "loop_lag_ms": of.loop_delays.take_most_ms(),
         "certificates_end_s": of.tls.ends,
         **process_figures(),
-        **of.authentication.status(),
         "counters": {
+            "view_rebuilds_total": view.load_id,
             **context.counters.report(), **of.changes.report(), **context.rates.report(), **failures,
             **of.authentication.counters(), "log_lines_dropped_total": dropped_lines(),
         },
