@@ -15,7 +15,8 @@ from typing import Final
 
 import click
 
-from ...client.connection import PeerConnection
+from ...client.addresses import NameServerAddress
+from ...client.reconnecting import ReconnectingConnection
 from ...config.settings import Settings
 from ...errors import PeerUnavailable
 from ...events.by import CLI, By
@@ -42,35 +43,31 @@ class LookingUp:
     def __init__(self, settings: Settings, topic: str) -> None:
         self.answers = self.without = 0
         self.longest_s = 0.0
-        self._settings, self._topic = settings, topic
+        self._topic = topic
+        address = NameServerAddress(settings.bind_address, settings.listen_port, "")
+        self._server = ReconnectingConnection(address)
 
     async def run(self) -> None:
         """Ask for the topic's route again and again, until cancelled."""
-        connection: PeerConnection | None = None
         try:
             while True:
                 began = time.monotonic()
                 code = None
                 while code is None:
                     try:
-                        if connection is None or connection.is_closed:
-                            connection = await PeerConnection.connect(
-                                self._settings.bind_address, self._settings.listen_port
-                            )
+                        connection = await self._server.connected(now=True)
                         answer = await connection.request(
                             RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": self._topic}, timeout_s=_TIMEOUT_S
                         )
                         code = answer.code
                     except PeerUnavailable:
-                        connection = None
                         await asyncio.sleep(_AGAIN_S)
                 self.answers += 1
                 self.without += code != ResponseCode.SUCCESS
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
                 await asyncio.sleep(_ASKS_EVERY_S)
         finally:
-            if connection is not None:
-                await connection.close()
+            await self._server.close()
 
     async def wait_for_answers(self, number: int) -> None:
         """Wait for ``number`` more answers."""
