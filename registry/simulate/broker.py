@@ -6,14 +6,16 @@ import asyncio
 import ssl
 from typing import Final, NamedTuple
 
+from ..client.addresses import NameServerAddress
 from ..client.connection import PeerConnection
+from ..client.questions import ask_clusters, ask_route
+from ..client.reconnecting import ReconnectingConnection
 from ..errors import RegistryError
 from ..model import DataVersion, TopicConfig
 from ..protocol import headers
 from ..protocol.bodies.crc32 import body_crc32
 from ..protocol.bodies.register import encode_register_body
 from ..protocol.bodies.register_content import RegisterBody
-from ..protocol.bodies.route import decode_cluster_info
 from ..protocol.bodies.tables import encode_data_version
 from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command
@@ -22,7 +24,6 @@ from .day import Member, Op, OpKind
 REQUEST_TIMEOUT_S: Final = 10.0
 _EFFECT_WITHIN_S: Final = 15.0
 _SUCCESS: Final = with_name(ResponseCode.SUCCESS, ResponseCode)
-_CLUSTERS: Final = with_name(RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode)
 
 
 class SimulatedServer(NamedTuple):
@@ -33,23 +34,11 @@ class SimulatedServer(NamedTuple):
     tls: ssl.SSLContext | None = None
 
 
-async def _connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> PeerConnection:
-    return await PeerConnection.connect(host, port, tls=tls, timeout_s=REQUEST_TIMEOUT_S)
-
-
 class NotAsPlanned(RegistryError):
     """A name server answered something else than the plan says, or did not apply a change in time."""
 
 
-def expect_success(answer: Command, asked: str) -> None:
-    """Check that an answer has code 0.
-
-    Args:
-        asked: the request, for the error's text.
-
-    Raises:
-        NotAsPlanned: it has another code.
-    """
+def _expect_success(answer: Command, asked: str) -> None:
     if answer.code != ResponseCode.SUCCESS:
         answered = with_name(answer.code, ResponseCode)
         raise NotAsPlanned(f"{asked}: the answer is code {answered}: {answer.remark}; expected {_SUCCESS}")
@@ -77,11 +66,7 @@ class Table:
         self.version = DataVersion(self.version.counter + 1, self.version.timestamp, 0)
 
     def body(self, version: int) -> bytes:
-        """The body of a registration as a broker of this release sends it.
-
-        Args:
-            version: the release's number in the protocol.
-        """
+        """The body of a registration as a broker of this release (its number in the protocol) sends it."""
         topics = {name: TopicConfig(name, *queues) for name, queues in self.topics.items()}
         return encode_register_body(RegisterBody(self.version, topics), version=version)
 
@@ -167,11 +152,7 @@ class BrokerProcess:
         await asyncio.gather(*(connection.close() for connection in connections.values()))
 
     async def unlink(self, server: int) -> None:
-        """Close the connection to one name server.
-
-        Args:
-            server: its number.
-        """
+        """Close the connection to one name server."""
         connection = self._connections.pop(server, None)
         if connection is not None:
             await connection.close()
@@ -193,7 +174,8 @@ class BrokerProcess:
         return f"{self.member.broker}/{self.member.id}"
 
     async def _connect(self, server: int) -> None:
-        self._connections[server] = await _connect(*self._servers[server])
+        host, port, tls = SimulatedServer(*self._servers[server])
+        self._connections[server] = await PeerConnection.connect(host, port, tls=tls, timeout_s=REQUEST_TIMEOUT_S)
 
     async def _everywhere(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> list[Command]:
         return await asyncio.gather(*(self._ask(server, code, ext_fields, body) for server in list(self._connections)))
@@ -205,43 +187,21 @@ class BrokerProcess:
             await self._ask(server, RequestCode.REGISTER_BROKER, self._header, self._body)
             raise NotAsPlanned(f"{self.name}: {connection.peer} had closed its connection")
         answer = await connection.request(code, ext_fields, body, timeout_s=REQUEST_TIMEOUT_S, version=self._release)
-        expect_success(answer, f"{self.name}: request {with_name(code, RequestCode)} at {connection.peer}")
+        _expect_success(answer, f"{self.name}: request {with_name(code, RequestCode)} at {connection.peer}")
         return answer
 
 
-class _Connected:
-    """A connection to one name server, made when it is first needed, and again once it was closed.
-
-    Name servers close a connection over which nothing came for two minutes.
-    """
-
-    def __init__(self, server: SimulatedServer) -> None:
-        self._server = server
-        self._connection: PeerConnection | None = None
-        self._connecting = asyncio.Lock()
-
-    async def get(self) -> PeerConnection:
-        """The connection, open.
-
-        Raises:
-            PeerUnavailable: the name server cannot be reached.
-        """
-        async with self._connecting:
-            if self._connection is None or not self._connection.is_usable:
-                self._connection = await _connect(*self._server)
-            return self._connection
-
-    async def close(self) -> None:
-        """Close it, if it was made."""
-        if self._connection is not None:
-            await self._connection.close()
+def _kept(server: SimulatedServer) -> ReconnectingConnection:
+    """A connection that is made when it is needed, and again once it was closed: over which nothing came for long."""
+    host, port, tls = SimulatedServer(*server)
+    return ReconnectingConnection(NameServerAddress(host, port, ""), connect_timeout_s=REQUEST_TIMEOUT_S, tls=tls)
 
 
 class Administrator:
     """Reads the tables of all name servers and makes the administrator's requests, over connections of its own."""
 
     def __init__(self, servers: list[SimulatedServer]) -> None:
-        self._connections = [_Connected(server) for server in servers]
+        self._connections = [_kept(server) for server in servers]
 
     async def open(self) -> None:
         """Connect to all name servers.
@@ -249,12 +209,12 @@ class Administrator:
         Raises:
             PeerUnavailable: one of them cannot be reached.
         """
-        for connected in self._connections:
-            await connected.get()
+        for connection in self._connections:
+            await connection.connected(now=True)
 
     async def close(self) -> None:
         """Close the connections to all name servers."""
-        await asyncio.gather(*(connected.close() for connected in self._connections))
+        await asyncio.gather(*(connection.close() for connection in self._connections))
 
     async def administer(self, code: int, ext_fields: dict[str, str]) -> None:
         """Make one request at every name server, one after the other, as mqadmin does.
@@ -262,10 +222,10 @@ class Administrator:
         Raises:
             NotAsPlanned: a name server answers with another code than 0.
         """
-        for connected in self._connections:
-            connection = await connected.get()
+        for kept in self._connections:
+            connection = await kept.connected(now=True)
             answer = await connection.request(code, ext_fields, timeout_s=REQUEST_TIMEOUT_S)
-            expect_success(answer, f"request {with_name(code, RequestCode)} {ext_fields} at {connection.peer}")
+            _expect_success(answer, f"request {with_name(code, RequestCode)} {ext_fields} at {connection.peer}")
 
     async def until_gone(self, member: Member) -> None:
         """Wait until no name server shows the process.
@@ -273,8 +233,8 @@ class Administrator:
         Raises:
             NotAsPlanned: one still shows it after 15 seconds.
         """
-        for connected in self._connections:
-            connection = await connected.get()
+        for kept in self._connections:
+            connection = await kept.connected(now=True)
             try:
                 async with asyncio.timeout(_EFFECT_WITHIN_S):
                     while await self._shows(connection, member):  # noqa: ASYNC110 - there is no event to wait for
@@ -285,10 +245,7 @@ class Administrator:
                 ) from None
 
     async def _shows(self, connection: PeerConnection, member: Member) -> bool:
-        answer = await connection.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=REQUEST_TIMEOUT_S)
-        expect_success(answer, f"request {_CLUSTERS} at {connection.peer}")
-        rows, _ = decode_cluster_info(answer.body)
-        row = rows.get(member.broker)
+        row = (await ask_clusters(connection, timeout_s=REQUEST_TIMEOUT_S))[0].get(member.broker)
         return row is not None and row.broker_addrs.get(member.id) == member.addr
 
 
@@ -296,25 +253,17 @@ class SimulatedClient:
     """An application that looks up topics at one name server."""
 
     def __init__(self, server: SimulatedServer) -> None:
-        self._connected = _Connected(server)
+        self._server = _kept(server)
 
     async def look_up(self, topic: str) -> bool:
         """Ask for a topic's route (105); whether there is one.
 
         Raises:
-            NotAsPlanned: the answer is neither a route nor code 17.
+            PeerUnavailable: the answer is neither a route nor code 17.
         """
-        connection = await self._connected.get()
-        answer = await connection.request(
-            RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=REQUEST_TIMEOUT_S
-        )
-        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
-            answered, unknown = (with_name(code, ResponseCode) for code in (answer.code, ResponseCode.TOPIC_NOT_EXIST))
-            raise NotAsPlanned(
-                f"lookup of {topic}: the answer is code {answered}: {answer.remark}; expected {_SUCCESS} or {unknown}"
-            )
-        return answer.code == ResponseCode.SUCCESS
+        connection = await self._server.connected(now=True)
+        return await ask_route(connection, topic, timeout_s=REQUEST_TIMEOUT_S) is not None
 
     async def close(self) -> None:
-        """Close the connections to all name servers."""
-        await self._connected.close()
+        """Close its connection."""
+        await self._server.close()

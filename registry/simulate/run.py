@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 from ..errors import RegistryError
-from ..protocol import headers
 from ..protocol.codes import RequestCode
 from .broker import Administrator, BrokerProcess, NotAsPlanned, SimulatedClient, SimulatedServer, Table
 from .day import DayPlan, Op, OpKind
@@ -157,14 +156,11 @@ class Simulation:
             case OpKind.PUT_TOPIC | OpKind.DROP_TOPIC:
                 self._tables[op.broker].change(op)
             case OpKind.DELETE_TOPIC:
-                header: headers.Header = headers.DeleteTopic(op.topic)
-                await self._watcher.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields())
+                await self._watcher.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": op.topic})
             case OpKind.WIPE:
-                header = headers.WipeWritePerm(op.broker)
-                await self._watcher.administer(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header.to_ext_fields())
+                await self._watcher.administer(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": op.broker})
             case OpKind.ADD:
-                header = headers.AddWritePerm(op.broker)
-                await self._watcher.administer(RequestCode.ADD_WRITE_PERM_OF_BROKER, header.to_ext_fields())
+                await self._watcher.administer(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": op.broker})
             case _:
                 assert op.id is not None
                 await self._do_process(op, self._processes[op.broker, op.id])

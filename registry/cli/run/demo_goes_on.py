@@ -16,11 +16,11 @@ from typing import Final
 import click
 
 from ...client.addresses import NameServerAddress
+from ...client.questions import ask_route
 from ...client.reconnecting import ReconnectingConnection
 from ...config.settings import Settings
 from ...errors import PeerUnavailable
 from ...events.by import CLI, By
-from ...protocol.codes import RequestCode, ResponseCode
 from ...store.processes import read_fleet
 from ...store.route_writes import RouteStore
 from ...store.store import Store
@@ -52,18 +52,15 @@ class LookingUp:
         try:
             while True:
                 began = time.monotonic()
-                code = None
-                while code is None:
+                has_route = None
+                while has_route is None:
                     try:
                         connection = await self._server.connected(now=True)
-                        answer = await connection.request(
-                            RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": self._topic}, timeout_s=_TIMEOUT_S
-                        )
-                        code = answer.code
+                        has_route = await ask_route(connection, self._topic, timeout_s=_TIMEOUT_S) is not None
                     except PeerUnavailable:
                         await asyncio.sleep(_AGAIN_S)
                 self.answers += 1
-                self.without += code != ResponseCode.SUCCESS
+                self.without += not has_route
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
                 await asyncio.sleep(_ASKS_EVERY_S)
         finally:
