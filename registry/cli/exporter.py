@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import click
-from prometheus_client import Metric
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
 from ..errors import RegistryError
@@ -32,11 +32,11 @@ def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Metric
 
 
 class _Page(Collector):
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
+    def __init__(self, page: Page) -> None:
+        self._page = page
 
     def collect(self) -> Iterable[Metric]:
-        return self._metrics
+        return self._page()
 
 
 def exporter(listen: str, page: Page) -> http.server.ThreadingHTTPServer:
@@ -51,28 +51,21 @@ def exporter(listen: str, page: Page) -> http.server.ThreadingHTTPServer:
     """
     host, port = listen_address(listen)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    known = CollectorRegistry()
+    known.register(_Page(page))
+
+    class Handler(MetricsHandler):
         timeout = 5.0
+        registry = known
 
         def do_GET(self) -> None:
             if self.path.partition("?")[0] != "/metrics":
                 self.send_error(404, "try /metrics")
                 return
             try:
-                metrics = page()
+                super().do_GET()
             except RegistryError as error:
                 self.send_error(503, "no name server is known", str(error))
-                return
-            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            body = encode(_Page(metrics))
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
 
     try:
         return http.server.ThreadingHTTPServer((host, port), Handler)

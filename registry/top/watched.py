@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -32,7 +33,6 @@ class ShownRates(NamedTuple):
     lookups: float
     missing: float
     registrations: float
-    changed: float
     heartbeats: float
     changes: float
 
@@ -116,9 +116,9 @@ class Watched:
             raise
         await self._count()
         lookups, missing = self._lookups_seen.per_second(head.now_ms)
-        registrations, changed, beats = self._beats_seen.per_second(head.now_ms)
+        registrations, beats = self._beats_seen.per_second(head.now_ms)
         (changes_rate,) = self._changes_seen.per_second(head.now_ms)
-        rates = ShownRates(lookups, missing, registrations, changed, beats, changes_rate)
+        rates = ShownRates(lookups, missing, registrations, beats, changes_rate)
         fleet = await read_fleet(store)
         brokers = sorted(await read_brokers(store), key=lambda one: one.expires_in_ms)
         return Look(head.now_ms, head.up_since_ms, brokers, fleet, rates, changes, anew)
@@ -126,7 +126,7 @@ class Watched:
     async def _begin(self, head: NamespaceHead) -> Follow:
         """Start at the present, with the last changes before it."""
         store, now_ms = self._store, head.now_ms
-        self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(3), _Window(1)
+        self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(2), _Window(1)
         self._lookups = EntryReader(store, LOOKUPS, now_ms - WINDOW_MS)
         self._beats = EntryReader(store, HEARTBEATS, now_ms - WINDOW_MS)
         ms, _, number = head.last_id.partition("-")
@@ -156,18 +156,19 @@ class Watched:
 
     async def _count(self) -> None:
         """Count what brokers and clients asked since the look before."""
-        for _ in range(_PAGES):
-            entries = await self._beats.read(_PAGE)
-            for entry in entries:
-                beat = decode_heartbeat(entry)
-                self._beats_seen.add(beat.ms, beat.kind in (SAME, CHANGED), beat.kind == CHANGED, 1)
-            if len(entries) < _PAGE:
-                break
-        for _ in range(_PAGES):
-            entries = await self._lookups.read(_PAGE)
-            for entry in entries:
-                report = _lookups.decode(entry)
-                missing = sum(report.missing.values())
-                self._lookups_seen.add(report.ms, sum(report.found.values()) + missing, missing)
-            if len(entries) < _PAGE:
-                break
+        async for entry in _new_entries(self._beats):
+            beat = decode_heartbeat(entry)
+            self._beats_seen.add(beat.ms, beat.kind in (SAME, CHANGED), 1)
+        async for entry in _new_entries(self._lookups):
+            report = _lookups.decode(entry)
+            missing = sum(report.missing.values())
+            self._lookups_seen.add(report.ms, sum(report.found.values()) + missing, missing)
+
+
+async def _new_entries(reader: EntryReader) -> AsyncIterator[bytes]:
+    for _ in range(_PAGES):
+        entries = await reader.read(_PAGE)
+        for entry in entries:
+            yield entry
+        if len(entries) < _PAGE:
+            break

@@ -115,7 +115,6 @@ async def test_rates_are_those_of_the_last_minute(bed):
     assert rates.lookups == pytest.approx(10)
     assert rates.missing == pytest.approx(10 / 60)
     assert rates.heartbeats == rates.registrations == pytest.approx(6 / 60)
-    assert rates.changed == pytest.approx(1 / 60)
     assert rates.changes == pytest.approx(1 / 60)
     await streams.write_lookups("fe1", "w1", 2, 10_000, lookup_entries({"t1": 600}, {}))
     assert (await watched.look()).rates.lookups == pytest.approx(20)

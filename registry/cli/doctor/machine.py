@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
@@ -19,6 +20,7 @@ from ...operators.words import moment
 from ...server.net.tls import Tls
 from ...server.process.port.sockets import bind
 from ...store.connection.fitness import Finding
+from ..tcp_sockets import LISTENS, owners_of, tcp_sockets
 
 # Beside connections: Redis, pipes, log, what Python has open.
 _OTHER_FILES: Final = 200
@@ -28,7 +30,6 @@ _TLS_WORDS: Final = {
     "certificate": "the certificate, or one of its chain,", "trusted": "the first of the CAs that are trusted",
     "revoked": "the list of revoked certificates",
 }  # fmt: skip
-_LISTENS: Final = "0A"
 _SPARK_EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pandas", "altair", "vl_convert", "jinja2")
 
 
@@ -118,24 +119,12 @@ def _named(holders: dict[int, str]) -> str:
 
 def _holders(port: int) -> dict[int, str]:
     """The processes that listen on a port, with their command line, as far as this user may see them (Linux)."""
-    sockets = set()
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            _, local, _, state, *rest = line.split()
-            if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
-                sockets.add(f"socket:[{rest[5]}]")
+    inodes = {one.inode for one in tcp_sockets() if one.state == LISTENS and one.port == port}
     found = {}
-    for folder in Path("/proc").glob("[0-9]*") if sockets else ():
-        try:
-            if any(os.readlink(fd) in sockets for fd in (folder / "fd").iterdir()):
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-                found[int(folder.name)] = command[:80]
-        except OSError:  # another user's, or it ended
-            continue
+    for pid in set[int]().union(*owners_of(inodes).values()):
+        with contextlib.suppress(OSError):  # it ended
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            found[pid] = command.strip()[:80]
     return found
 
 
