@@ -83,11 +83,7 @@ EXAMPLES: Final = {
 
 
 def with_example(command: click.Command, words: str) -> click.Command:
-    """The command, and those of a group, with its line at the end of its help.
-
-    Args:
-        words: how it is called, without the program's name: ``kv put``.
-    """
+    """The command, and those of a group, with its line at the end of its help; words: how it is called (``kv put``)."""
     line = EXAMPLES.get(words)
     if line is not None:
         command.epilog = f"\b\nExample: {line}"

@@ -93,11 +93,7 @@ def exporting(listen: str | None, page: Page) -> Iterator[None]:
 
 
 def listen_address(listen: str, option: str = "--listen") -> tuple[str, int]:
-    """Host and port of an option that takes PORT or HOST:PORT.
-
-    Raises:
-        click.UsageError: it is neither.
-    """
+    """Host and port of an option that takes PORT or HOST:PORT; a UsageError says that it is neither."""
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.UsageError(f"{option} {listen}: expected PORT or HOST:PORT")

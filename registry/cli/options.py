@@ -141,13 +141,9 @@ def start_settings(
     defaults: Mapping[str, Any] | None = None,
     redis_of: Callable[[Settings], str] = lambda settings: settings.redis,
 ) -> Settings:
-    """The settings of a command that starts something; ends the process after ``-p``.
+    """The settings of a command that starts something; ends the process after ``-p``. A wrong one is a StartError.
 
-    Args:
-        redis_of: the URL of the Redis whose shared configuration ``-p`` shows; "" where there is none.
-
-    Raises:
-        StartError: a setting is wrong.
+    redis_of: the URL of the Redis whose shared configuration ``-p`` shows; "" where there is none.
     """
     if not print_config:
         queue_output()
@@ -161,11 +157,7 @@ def start_settings(
 
 
 def read_settings(flags: Mapping[str, Any], config_file: Path | None) -> Settings:
-    """The settings of a command that starts nothing.
-
-    Raises:
-        click.UsageError: a setting is wrong.
-    """
+    """The settings of a command that starts nothing; a wrong one is a UsageError."""
     return _build(flags, config_file, click.UsageError)
 
 

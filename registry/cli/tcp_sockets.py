@@ -25,7 +25,7 @@ class TcpSocket(NamedTuple):
 
 
 def tcp_sockets() -> Iterator[TcpSocket]:
-    """Every one."""
+    """Every TCP socket of this machine, as far as the kernel tells."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:

@@ -23,11 +23,7 @@ _EXPECTED: Final = "expected READ, WRITE, PERM as numbers, e.g. orders: [8, 8, 6
 
 
 def parse_topic(text: str) -> TopicConfig:
-    """``NAME[:READ[:WRITE[:PERM]]]``; what is left out is 8:8:6, and WRITE is READ.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """``NAME[:READ[:WRITE[:PERM]]]``; what is left out is 8:8:6, and WRITE is READ. Else a ConfigError."""
     name, *numbers = text.split(":")
     try:
         values = [int(number) for number in numbers]

@@ -36,11 +36,7 @@ class Difference(NamedTuple):
 
 
 def differences(contents: Mapping[str, Content]) -> list[Difference]:
-    """Every cell that differs between sides, in the order of KINDS and of their names.
-
-    Args:
-        contents: side -> what it told.
-    """
+    """Every cell that differs between sides, by what each side told; in the order of KINDS and of their names."""
     return [
         *_clusters(_of(contents, "cluster", lambda one: one.clusters)),
         *_with_parts("broker", _of(contents, "broker", lambda one: one.brokers), row_parts, contents),

@@ -70,11 +70,7 @@ class _Pair(msgspec.Struct):
 
 
 class Lasting:
-    """The differences that are there now, each with its age.
-
-    Args:
-        lasting_ms: a difference counts when it is older.
-    """
+    """The differences that are there now, each with its age; one that is older than ``lasting_ms`` counts."""
 
     def __init__(self, lasting_ms: int) -> None:
         self._lasting_ms = lasting_ms

@@ -15,11 +15,7 @@ from ..errors import StartError
 
 
 def find_server() -> str:
-    """Path of a redis-server or valkey-server that is new enough.
-
-    Raises:
-        StartError: there is none; the message says how to get one.
-    """
+    """Path of a redis-server or valkey-server that is new enough; a StartError says how to get one."""
     wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
     if wanted:
         return _new_enough(wanted)

@@ -55,6 +55,8 @@ class EmbeddedRedis:
     """One redis-server child process; a context manager.
 
     folder: where its append-only file lives (made if missing). extra: more redis-server arguments, later ones win.
+    What starts it raises StartError: there is no server binary, the path is too long for a socket, or the server ended
+    (with the end of its log).
     """
 
     def __init__(self, folder: Path, *, extra: Sequence[str] = ()) -> None:
@@ -83,29 +85,17 @@ class EmbeddedRedis:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start it and wait until it answers.
-
-        Raises:
-            StartError: no server binary, a path too long for a socket, or the server ended (with the end of its log).
-        """
+        """Start it and wait until it answers."""
         self.begin()
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it answers, after :meth:`begin`.
-
-        Raises:
-            StartError: as :meth:`start`.
-        """
+        """Wait until it answers, after :meth:`begin`."""
         while not self.has_started():
             time.sleep(_LOOK_EVERY_S)
 
     def begin(self) -> None:
-        """Begin to start it: :meth:`has_started` does the rest.
-
-        Raises:
-            StartError: as :meth:`start`.
-        """
+        """Begin to start it: :meth:`has_started` does the rest."""
         self.is_new = not any((self.folder / name).exists() for name in ("appendonly.aof", FOLDER, _DUMP))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(os.fsencode(self.socket_path)) > _MOST_SOCKET_BYTES:
@@ -118,11 +108,7 @@ class EmbeddedRedis:
         self._process = None
 
     def has_started(self) -> bool:
-        """Whether it answers; call it repeatedly after :meth:`begin`. It waits for nothing.
-
-        Raises:
-            StartError: as :meth:`start`.
-        """
+        """Whether it answers; call it repeatedly after :meth:`begin`. It waits for nothing."""
         if self._mending is not None:
             if self._mending.done():
                 mending, self._mending = self._mending, None
@@ -176,11 +162,7 @@ class EmbeddedRedis:
         return False
 
     def _mend(self) -> None:
-        """It ended: cut off what a power cut left, once; in a thread, as that may take long.
-
-        Raises:
-            StartError: it ended for another reason.
-        """
+        """It ended: cut off what a power cut left, once; in a thread, as that may take long. Else a StartError."""
         if self._mended or "append only file" not in self._last_lines():
             raise StartError(self._why_not())
         self._mended = True

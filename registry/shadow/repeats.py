@@ -46,8 +46,6 @@ class Repeats:
     its way. This also shows what the Java server itself answers differently the second time.
 
     Args:
-        java, ours: the two servers.
-        counts: where it counts.
         lasting_ms: a difference counts when it is older.
         most_per_s: how many reads a second are repeated at most.
         timeout_s: for an answer of either server.

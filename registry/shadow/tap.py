@@ -20,11 +20,7 @@ Offer = Callable[[ReadRequest, Command, Command, float], object]
 
 
 class Tap:
-    """Listens to one connection (:class:`.relay.RelayListener`).
-
-    Args:
-        offer: called for each read that was answered.
-    """
+    """Listens to one connection (:class:`.relay.RelayListener`), and offers each read that was answered."""
 
     def __init__(self, counts: Counts, offer: Offer) -> None:
         self._counts = counts

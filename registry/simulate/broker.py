@@ -45,11 +45,9 @@ def _expect_success(answer: Command, asked: str) -> None:
 
 
 class Table:
-    """The topics of one brokerName and their data version: what its processes register.
+    """The topics of one brokerName and their data version (timestamp in ms): what its processes register.
 
-    Args:
-        topics: topic -> read queues, write queues, permission.
-        timestamp: of the data version, in milliseconds.
+    topics: topic -> read queues, write queues, permission.
     """
 
     def __init__(self, topics: dict[str, tuple[int, int, int]], timestamp: int) -> None:
@@ -114,14 +112,10 @@ class BrokerProcess:
         await self.beat(OpKind.BEAT)
 
     async def beat(self, kind: OpKind) -> None:
-        """Send one sign of life to all name servers.
+        """Send one sign of life to all name servers, which have to take it and to know the same table.
 
-        Args:
-            kind: BEAT repeats the registration (103), ASK compares data versions (322), TOUCH is a heartbeat (904; real
-                brokers send it one-way, here it is answered).
-
-        Raises:
-            NotAsPlanned: a name server refuses it, or says that it knows another table.
+        BEAT repeats the registration (103), ASK compares data versions (322), TOUCH is a heartbeat (904; real brokers
+        send it one-way, here it is answered).
         """
         member = self.member
         if kind is OpKind.BEAT:
@@ -204,11 +198,7 @@ class Administrator:
         self._connections = [_kept(server) for server in servers]
 
     async def open(self) -> None:
-        """Connect to all name servers.
-
-        Raises:
-            PeerUnavailable: one of them cannot be reached.
-        """
+        """Connect to all name servers, or raise PeerUnavailable."""
         for connection in self._connections:
             await connection.connected(now=True)
 
@@ -217,22 +207,14 @@ class Administrator:
         await asyncio.gather(*(connection.close() for connection in self._connections))
 
     async def administer(self, code: int, ext_fields: dict[str, str]) -> None:
-        """Make one request at every name server, one after the other, as mqadmin does.
-
-        Raises:
-            NotAsPlanned: a name server answers with another code than 0.
-        """
+        """Make one request at every name server, one after the other, as mqadmin does; each has to answer code 0."""
         for kept in self._connections:
             connection = await kept.connected(now=True)
             answer = await connection.request(code, ext_fields, timeout_s=REQUEST_TIMEOUT_S)
             _expect_success(answer, f"request {with_name(code, RequestCode)} {ext_fields} at {connection.peer}")
 
     async def until_gone(self, member: Member) -> None:
-        """Wait until no name server shows the process.
-
-        Raises:
-            NotAsPlanned: one still shows it after 15 seconds.
-        """
+        """Wait until no name server shows the process; NotAsPlanned: one still does after 15 seconds."""
         for kept in self._connections:
             connection = await kept.connected(now=True)
             try:
@@ -256,14 +238,10 @@ class SimulatedClient:
         self._server = _kept(server)
 
     async def look_up(self, topic: str) -> bool:
-        """Ask for a topic's route (105); whether there is one.
-
-        Raises:
-            PeerUnavailable: the answer is neither a route nor code 17.
-        """
+        """Ask for a topic's route (105); whether there is one. PeerUnavailable: the answer is neither that nor 17."""
         connection = await self._server.connected(now=True)
         return await ask_route(connection, topic, timeout_s=REQUEST_TIMEOUT_S) is not None
 
     async def close(self) -> None:
-        """Close its connection."""
+        """Close the connection to the name server."""
         await self._server.close()

@@ -70,14 +70,9 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def scaled(cls, scale: float, duration_ms: int, **given: int | float | bool) -> Self:
-        """A day of ``duration_ms``, played ``scale`` times faster.
+        """A day of ``duration_ms``, played ``scale`` times faster: 1440 is a day in a minute.
 
-        Periods and timeouts are scaled too, down to the least that a busy machine can keep.
-
-        Args:
-            scale: 1 is real time, 1440 is a day in a minute.
-            duration_ms: before scaling.
-            given: other fields; a period or timeout among them is not scaled.
+        Periods and timeouts are scaled too, down to the least that a busy machine can keep; those of ``given`` are not.
         """
         beat_ms = max(LEAST_BEAT_MS, round(_BEAT_MS / scale))
         fields: dict[str, int | float | bool] = {
@@ -95,9 +90,6 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
 
         But acting-master groups send their heartbeats as seldom as registrations: one each second would be nearly all
         that the streams have. Brokers that are registered at the end stay so.
-
-        Args:
-            given: other fields.
         """
         beat_ms, timeout_ms = int(given.get("beat_ms", _BEAT_MS)), int(given.get("timeout_ms", _TIMEOUT_MS))
         periods = {"beat_ms": beat_ms, "touch_ms": beat_ms, "timeout_ms": timeout_ms, "acting_timeout_ms": timeout_ms}

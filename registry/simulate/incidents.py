@@ -20,8 +20,7 @@ _FOREVER: Final = 2**62
 class Timeline:
     """The operations planned for one brokerName, and when each of its processes is up.
 
-    Args:
-        touches: processes of an acting-master group send 904 as heartbeat; else 322.
+    touches: processes of an acting-master group send 904 as heartbeat; else 322.
     """
 
     def __init__(self, broker: SimulatedBroker, touches: bool) -> None:

@@ -34,12 +34,9 @@ LOOKUPS_WRITTEN_MS: Final = 60_000
 
 
 class PastDay:
-    """Writes one plan, once.
+    """Writes one plan, once, into a namespace that nobody has used, and nobody else uses meanwhile.
 
-    Args:
-        plan: of :func:`~mqregistry.simulate.plan.make_plan`.
-        store: on a namespace that nobody has used, and nobody else uses meanwhile. The day ends when it begins to be
-            written.
+    The day ends when it begins to be written.
     """
 
     def __init__(self, plan: DayPlan, store: Store) -> None:
@@ -70,8 +67,7 @@ class PastDay:
     ) -> Outcome:
         """Write the plan to its end; if ``stop`` is set before, every process that is registered unregisters.
 
-        Args:
-            before_leaving: awaited at the plan's end.
+        before_leaving: awaited at the plan's end.
 
         Raises:
             StoreUnavailable, StoreError: Redis. StreamGap: changes are missing; does somebody else use the namespace?

@@ -51,12 +51,7 @@ class Outcome:
 
 
 class Simulation:
-    """Plays one plan, once.
-
-    Args:
-        plan: of :func:`~mqregistry.simulate.plan.make_plan`.
-        servers: host and port of the name servers, as many as the plan's shape says.
-    """
+    """Plays one plan, once, at as many name servers as its shape says."""
 
     def __init__(self, plan: DayPlan, servers: list[SimulatedServer]) -> None:
         assert len(servers) == plan.shape.servers
@@ -83,9 +78,7 @@ class Simulation:
     ) -> Outcome:
         """Play the plan to its end, or until ``stop`` is set; then every process that is registered unregisters.
 
-        Args:
-            stop: ends the run early.
-            before_leaving: awaited at the plan's end, while what it leaves registered is still connected.
+        before_leaving: awaited at the plan's end, while what it leaves registered is still connected.
 
         Raises:
             PeerUnavailable: a name server cannot be reached at the start.

@@ -186,8 +186,7 @@ class _FakeConnection(FakeAsyncRedisConnection):
 class InMemoryRedis:
     """A Redis that exists in this process alone, for a registry of tests; several are apart from each other.
 
-    Attributes:
-        url: for ``Store(...)`` in this process, until :meth:`close`.
+    Its ``url`` is for ``Store(...)`` in this process, until :meth:`close`.
     """
 
     def __init__(self) -> None:

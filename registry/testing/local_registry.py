@@ -50,11 +50,7 @@ def eventually(condition: Callable[[], _Value], what: str = "", timeout_s: float
 
 
 class AnyRegistry:
-    """What registries for tests have in common: an address, and what their name server tells.
-
-    Args:
-        redis: URL of its Redis.
-    """
+    """What registries for tests have in common: an address, the URL of their Redis, what their name server tells."""
 
     def __init__(self, redis: str) -> None:
         with socket.socket() as free:

@@ -81,11 +81,7 @@ class _Window:
 
 
 class Watched:
-    """A namespace that is looked at again and again.
-
-    Args:
-        store: on a namespace that exists.
-    """
+    """A namespace that exists, and is looked at again and again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -48,11 +48,7 @@ def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **fl
 
 
 def _started(settings: Settings, stack: contextlib.ExitStack) -> Settings:
-    """Run the Redis of the data folder for as long as this takes.
-
-    Raises:
-        StartError: an ``up`` runs on it, or Redis does not start.
-    """
+    """Run the Redis of the data folder for as long as this takes; not while an ``up`` runs on it."""
     folder = Path(settings.data_dir).expanduser().absolute()
     write_private_files()
     configure_logging(settings)

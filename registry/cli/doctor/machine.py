@@ -82,12 +82,8 @@ def tls(settings: Settings) -> Iterator[Finding]:
 
 
 def ports(settings: Settings, ours: Collection[int]) -> Iterator[Finding]:
-    """Whether the ports are free, or held by a front end of this registry.
-
-    Args:
-        ours: workers of this registry on this machine; the process above a worker has the ports, too.
-    """
-    ours = {*ours, *map(_parent, ours)}
+    """Whether the ports are free, or held by a front end of this registry; ours: its workers on this machine."""
+    ours = {*ours, *map(_parent, ours)}  # the process above a worker has the ports, too
     for what, port in (("port", settings.listen_port), ("HTTP port", settings.effective_http_port)):
         if port:
             yield _port(f"{what} {port}", settings.bind_address, port, ours)

@@ -24,10 +24,7 @@ def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | 
     """Connections to a port of this machine that are no broker's, nor of this process; None: it is not of this machine.
 
     A connection is a broker's if its process listens on the port of a broker's address, or if it comes from another
-    machine that has a broker.
-
-    Args:
-        brokers: the addresses of all brokers.
+    machine that has a broker. brokers: the addresses of all.
     """
     if not _is_here(host):
         return None

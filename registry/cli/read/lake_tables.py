@@ -37,7 +37,7 @@ def read_route_at(
 
     Raises:
         click.ClickException: there was no such topic; the message says who ended it.
-        LakeError: the lake does not know that instant.
+        LakeError: the lake does not know that instant; so do the other functions here.
     """
 
     def question(past: EpochPast) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
@@ -56,31 +56,17 @@ def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: P
 
     One without a heartbeat in the lake was last heard when it registered; its front ends are those that its latest
     heartbeats went to.
-
-    Raises:
-        LakeError: the lake does not know that instant.
     """
     return _ask(at_ms, lake, flags, config_file, lambda past: [_info(broker, at_ms) for broker in past.brokers(at_ms)])
 
 
 def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> Tables:
-    """All tables as they were at ``at_ms``.
-
-    Raises:
-        LakeError: the lake does not know that instant.
-    """
+    """All tables as they were at ``at_ms``."""
     return _ask(at_ms, lake, flags, config_file, lambda past: past.tables(at_ms))
 
 
 class LakePast:
-    """The past of a namespace as the lake has it, for the console's time travel.
-
-    Args:
-        lake: folder or URI.
-
-    Raises:
-        click.ClickException: what reads it is not installed.
-    """
+    """The past of a namespace as a lake (its folder or URI) has it, for the console's time travel."""
 
     def __init__(self, lake: str, namespace: str) -> None:
         with spark_extra():
@@ -98,11 +84,7 @@ class LakePast:
             return None
 
     def at(self, at_ms: int) -> Then:
-        """The tables of an instant, and since when each brokerName's row was so.
-
-        Raises:
-            LakeError: it does not know that instant.
-        """
+        """The tables of an instant, and since when each brokerName's row was so."""
         from mqregistry.pipeline.past.travel import ask
 
         from ...console.past import Then

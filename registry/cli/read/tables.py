@@ -59,11 +59,7 @@ def tables(
 
 
 def check_source(namesrv: str | None, at_ms: int | None, tls: ssl.SSLContext | None, flags: Mapping[str, Any]) -> None:
-    """Refuse options that name more than one source of what is shown: Redis, a name server, the lake.
-
-    Raises:
-        click.UsageError: they do.
-    """
+    """Refuse options that name more than one source of what is shown: Redis, a name server, the lake."""
     if namesrv is None:
         if tls is not None:
             raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")

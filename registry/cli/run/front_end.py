@@ -20,16 +20,10 @@ _LOOK_EVERY_S: Final = 1.0
 
 
 async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()) -> None:
-    """Serve until stopped, with a sweeper.
+    """Serve until stopped, with a sweeper, and with what else is to run ``beside`` it.
 
     If the settings say that none runs here, it runs only when no other has for UNSWEPT_S seconds, and for as long:
     without one, the addresses of dead brokers stay in every route. Any number of sweepers may run at the same time.
-
-    Args:
-        beside: what else runs as long as the front end does.
-
-    Raises:
-        StartError: as :meth:`Supervisor.run`.
     """
     fleet, stopping = supervisor.fleet, supervisor.stopping
     sweeps = fleet.sweeps

@@ -101,9 +101,6 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
         kind: up or demo, for the state file.
         beside: run when the name server answers, with the settings in effect; the first that ends, ends all.
         quiet: print no boot line.
-
-    Raises:
-        StartError: it could not start.
     """
     data_dir = _data_dir(settings)
     if settings.redis and not quiet:

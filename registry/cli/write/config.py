@@ -85,10 +85,7 @@ async def _set(store: Store, wanted: dict[str, str], as_json: bool) -> None:
 
 
 def read_file(file: Path, compat: str) -> dict[str, str]:
-    """The settings in a file.
-
-    Args:
-        compat: the compat mode of the namespace that they are for.
+    """The settings in a file, for a namespace of this compat mode.
 
     Raises:
         click.ClickException: the file cannot be read, or has a key or value that no front end would use.
@@ -105,11 +102,7 @@ def read_file(file: Path, compat: str) -> dict[str, str]:
 
 
 def _checked(key: str, value: str, where: str, compat: str) -> str:
-    """A value that every front end can use.
-
-    Raises:
-        click.ClickException: it is none; the message begins with ``where``.
-    """
+    """A value that every front end can use; of another a ClickException says ``where``."""
     option = options_by_key().get(key)
     if option is None and key not in KNOWN_TO_JAVA:
         raise click.ClickException(f"{where}: there is no such setting; leave it out, or use another release")

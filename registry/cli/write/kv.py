@@ -138,11 +138,7 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
 
 
 async def plan_import(store: Store, file: Path) -> KvImport:
-    """What an import of this file would change.
-
-    Raises:
-        click.ClickException: it is no kvConfig.json, or has what the registry would not keep.
-    """
+    """What an import of this file would change; a ClickException says what in it the registry would not keep."""
     tables = read_file(file)
     known = await _read(store)
     _check_sizes(file, tables, known)

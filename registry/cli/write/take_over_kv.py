@@ -28,10 +28,7 @@ async def take_over_kv(store: Store, settings: Settings, stopping: asyncio.Event
 
     A namespace whose keys were all deleted has some: its KV namespaces stay. So nothing that was deleted comes back.
     Where there is some, and the file says otherwise, the log has the command that imports it. What goes wrong is
-    logged; a Redis that is away is waited for.
-
-    Args:
-        stopping: ends the waiting.
+    logged; a Redis that is away is waited for, until ``stopping``.
     """
     file = settings.without_effect.get(KEY, "").strip()
     while file and not stopping.is_set():
