@@ -16,6 +16,7 @@ from mqregistry.server.auth import authorization as module
 from mqregistry.server.auth.authorization import Authorization
 from mqregistry.server.auth.caller import NO_CERTIFICATE, NOBODY, Certificate, How
 from mqregistry.server.auth.proofs import VERIFIED_FOR_S
+from mqregistry.server.rates.failures import Failures
 
 from .auth_bed import ADMIN, broker_user, secret_of, user
 
@@ -47,6 +48,16 @@ def sender(source=HOST, *, tls=True, names=(), via="", address=""):
     )  # fmt: skip
 
 
+class NoTables:
+    """Nothing is known of the tables."""
+
+    def cluster_of(self, broker_name):
+        return None
+
+    def clusters_with(self, topic, cluster):
+        return ()
+
+
 class Desk:
     """An authorization, and what it noted."""
 
@@ -54,7 +65,8 @@ class Desk:
         self.noted, self.now_s = Noted(), 100.0
         self.policy = Policy(mode, 7, [ADMIN, *users])
         self.authorization = Authorization(
-            self.policy, self.noted, require_tls=require_tls, clock=lambda: self.now_s
+            self.policy, self.noted, require_tls=require_tls, tables=NoTables(), failures=Failures(str, str),
+            clock=lambda: self.now_s,
         )  # fmt: skip
 
     def read(self, code, ext=None, body=b"", by=None):

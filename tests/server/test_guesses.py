@@ -19,7 +19,7 @@ from mqregistry.server.rates.rates import Rates
 from mqregistry.server.requests.decoding_turns import DecodingTurns
 
 from .auth_bed import ADMIN, user
-from .test_authorization import Noted, sender, signed
+from .test_authorization import NoTables, Noted, sender, signed
 
 SECOND = 1_000_000_000
 
@@ -37,7 +37,7 @@ def test_an_address_that_guesses_waits_and_nobody_elsewhere_is_locked_out():
     failures = Failures(str, str, clock)
     noted = Noted()
     decides = Authorization(
-        Policy(Mode.ENFORCE, 7, [ADMIN, user("alice")]), noted, require_tls=False, failures=failures
+        Policy(Mode.ENFORCE, 7, [ADMIN, user("alice")]), noted, require_tls=False, tables=NoTables(), failures=failures
     )
 
     def read(source, key=None):
@@ -155,7 +155,9 @@ def test_made_up_names_are_one_row_and_those_that_are_known_keep_theirs():
     tally = Tally(SimpleNamespace(), SimpleNamespace(), "fe", is_known=lambda kind: kind.resources[0][7:] in known)
 
     def refuse(name, source):
-        decides = Authorization(Policy(Mode.ENFORCE, 7, [ADMIN]), tally, require_tls=False)
+        decides = Authorization(
+            Policy(Mode.ENFORCE, 7, [ADMIN]), tally, require_tls=False, tables=NoTables(), failures=Failures(str, str)
+        )
         asyncio.run(decides.of_write(Command(code=205, ext_fields={"brokerName": name}), sender(source)))
 
     for number in range(650):

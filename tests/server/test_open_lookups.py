@@ -19,9 +19,11 @@ from mqregistry.server.auth.caller import Certificate
 from mqregistry.server.auth.open_lookups import OpenLookups
 from mqregistry.server.auth.tally import Tally
 from mqregistry.server.net.connection import ServerConnection
+from mqregistry.server.rates.failures import Failures
 
 from .auth_bed import ADMIN, user
 from .pair import Pair, Wire, fill
+from .test_authorization import NoTables
 
 PATTERNS = (None, "*", "pay-*", "*-x", "pay-a", "or*rs", "orders")
 TOPICS = ("pay-a", "pay-x", "orders", "TopicA", "", "ors")
@@ -91,11 +93,14 @@ USERS = (
 def side(mode: Mode = Mode.ENFORCE):
     side = Pair().quick
     fill(side.view.tables, ("TopicA", "orders"))
-    store: Any = SimpleNamespace()
-    side.front_end.authorize(
-        Authorization(Policy(mode, 1, USERS), Tally(store, store, "fe"), require_tls=True)
-    )  # fmt: skip
+    side.front_end.authorize(authorization(Policy(mode, 1, USERS)))
     return side
+
+
+def authorization(policy: Policy):
+    store: Any = SimpleNamespace()
+    tally = Tally(store, store, "fe")
+    return Authorization(policy, tally, require_tls=True, tables=NoTables(), failures=Failures(str, str))
 
 
 def connected(side, host: str, certificate: str = "") -> tuple[ServerConnection, From]:
@@ -142,9 +147,7 @@ async def test_other_rules_end_what_was_kept():
     connection, wire = connected(one, "10.1.0.1")
     for _ in range(10):
         connection.data_received(lookup("TopicA"))
-    store: Any = SimpleNamespace()
-    tally = Tally(store, store, "fe")
     denied = user("by-network", networks=("10.1.0.0/16",), rules=(deny("Topic*"),))
-    one.front_end.authorize(Authorization(Policy(Mode.ENFORCE, 2, [ADMIN, denied]), tally, require_tls=True))
+    one.front_end.authorize(authorization(Policy(Mode.ENFORCE, 2, [ADMIN, denied])))
     connection.data_received(lookup("TopicA"))
     assert b'"code":16' in wire.written[-1]

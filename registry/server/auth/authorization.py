@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from ...auth.decide import decide, decide_any
 from ...auth.mending import from_here
@@ -22,67 +22,18 @@ from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
 from ...request_rights import FOR_A_BROKER, REQUESTS, Resources, RowClusters, broker_addr_of, needs_of, parsed, rows_of
-from .caller import LARGE_BYTES, NOBODY, Caller, How, Origin, Signer, Unproven, source_of
+from ..rates.failures import Failures
+from .caller import NOBODY, Caller, How, Signer, Unproven, source_of
 from .open_lookups import OpenLookups
-from .proofs import NO_FAILURES, FailureLimit, Proofs, Verified
+from .peer import LastDecision, Peer
+from .proofs import LARGE_BYTES, Proofs
 from .refusal import Refusal
+from .tally import Tally
 
 logger = logging.getLogger(__name__)
 
 _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
 _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-
-
-class DecisionTally(Protocol):
-    """Counts what was decided, and tells of what was refused."""
-
-    def allowed(self) -> None:
-        """Count a request that is allowed."""
-
-    def refused(self, refusal: Refusal, *, enforced: bool) -> None:
-        """A request is refused; not enforced: it would be."""
-
-    def signed(self, caller: Caller) -> None:
-        """Note that a secret was used to sign."""
-
-
-class LastDecision(NamedTuple):
-    """The last registration that was looked at, and what came of it: the same header of the same caller fares alike, as
-    long as it is about the same rows.
-    """
-
-    by: Authorization
-    ext_fields: dict[str, str] | None
-    caller: Caller | Unproven
-    rows: Resources
-    refusal: Refusal | None
-
-
-class NoTables:
-    """Nothing is known of the tables."""
-
-    def cluster_of(self, broker_name: str) -> str | None:
-        """None: there is no such row."""
-
-    def clusters_with(self, topic: str, cluster: str) -> tuple[str, ...]:
-        """Return nothing: no tables are known here."""
-        return ()
-
-
-class Sender(Origin, Protocol):
-    """A connection.
-
-    caller: who sent the write that is being worked on; None: nothing was decided. last_caller: the user that a
-    request was last proved to be from; one of nobody that is known leaves him. own_caller: who sends what is not
-    signed; None: not worked out for the policy in force. verified: the last signed registration over it. looked: the
-    last one of all.
-    """
-
-    caller: Caller | None
-    last_caller: Caller | None
-    own_caller: Caller | None
-    verified: Verified | None
-    looked: LastDecision | None
 
 
 class Authorization:
@@ -98,9 +49,8 @@ class Authorization:
     """
 
     def __init__(
-        self, policy: Policy, tally: DecisionTally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic,
-        tables: RowClusters = NoTables(),  # noqa: B008 (it has no state)
-        failures: FailureLimit = NO_FAILURES,
+        self, policy: Policy, tally: Tally, *, require_tls: bool, tables: RowClusters, failures: Failures,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.policy = policy
         self.enforces = policy.mode is Mode.ENFORCE
@@ -116,7 +66,7 @@ class Authorization:
         self._open_reads = _open_reads(policy)
         self._open_lookups = OpenLookups(policy)
 
-    def of_read(self, command: Command, sender: Sender, topics: Collection[str] = ()) -> Refusal | None:
+    def of_read(self, command: Command, sender: Peer, topics: Collection[str] = ()) -> Refusal | None:
         """Why a read is not answered; None: it is.
 
         Args:
@@ -141,7 +91,7 @@ class Authorization:
         except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
-    def of_small_write(self, command: Command, sender: Sender) -> Refusal | None:
+    def of_small_write(self, command: Command, sender: Peer) -> Refusal | None:
         """Why a write is refused before it has any place among those that wait; None: its turn will tell.
 
         A signature of a large body is worked out in its turn.
@@ -158,14 +108,14 @@ class Authorization:
         except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
-    def of_head(self, command: Command, sender: Sender) -> Refusal | None:
+    def of_head(self, command: Command, sender: Peer) -> Refusal | None:
         """Why a write is refused with any body, before its body has come; None: it may be allowed."""
         by_header = command.code == _REGISTER or self.own_caller(sender).user is None
         if not by_header or access_key_of(command.ext_fields) is not None:
             return None
         return self.of_small_write(command, sender)
 
-    async def of_write(self, command: Command, sender: Sender) -> Refusal | None:
+    async def of_write(self, command: Command, sender: Peer) -> Refusal | None:
         """Why a write is not done; None: it is, and ``sender.caller`` says who sent it."""
         sender.caller = NOBODY
         try:
@@ -184,7 +134,7 @@ class Authorization:
         except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
-    def of_rows(self, command: Command, sender: Sender, resources: Collection[str]) -> Refusal | None:
+    def of_rows(self, command: Command, sender: Peer, resources: Collection[str]) -> Refusal | None:
         """Why a write may not change these rows, which a script found; None: it may, and they are decided on.
 
         Args:
@@ -203,7 +153,7 @@ class Authorization:
         sender.caller = caller._replace(decided=caller.decided + rows)
         return None
 
-    def not_owner(self, command: Command, sender: Sender, owner: str) -> Refusal | None:
+    def not_owner(self, command: Command, sender: Peer, owner: str) -> Refusal | None:
         """Why a broker that another user registered is left alone; None: it is not.
 
         Args:
@@ -218,12 +168,12 @@ class Authorization:
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
 
-    def binds_topics(self, sender: Sender) -> bool:
+    def binds_topics(self, sender: Peer) -> bool:
         """Whether a rule says which topics the sender of a registration may bring."""
         user = (sender.caller or NOBODY).user
         return user is not None and self.policy.rules_of(user).binds_topics
 
-    def of_content(self, sender: Sender, resources: Sequence[Resource]) -> Refusal | None:
+    def of_content(self, sender: Peer, resources: Sequence[Resource]) -> Refusal | None:
         """Why a registration may not bring these topics, or name these other brokerNames as well; None: it may."""
         caller = sender.caller or NOBODY
         if caller.refused:
@@ -235,7 +185,7 @@ class Authorization:
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
 
-    def owner(self, sender: Sender) -> str:
+    def owner(self, sender: Peer) -> str:
         """Who asks for a write, and what was decided for him, as scripts want it (lua/include/owner)."""
         caller = sender.caller or NOBODY
         lines = ["*"] if caller.refused or self._may_all(caller) else [str(one) for one in caller.decided]
@@ -248,7 +198,7 @@ class Authorization:
         rules = self.policy.rules_of(caller.user or self.policy.anonymous)
         return rules.everywhere >= WRITING and not rules.deny
 
-    def why_out(self, sender: Sender) -> str:
+    def why_out(self, sender: Peer) -> str:
         """Why a connection is closed whose user or certificate counts no more; "" = it is not.
 
         A secret that was dropped is no reason: who signs with it is refused, and who has a new one may have beaten with
@@ -265,7 +215,7 @@ class Authorization:
                 return f"the certificate is not that of user {now.name} any more"
         return ""
 
-    def own_caller(self, sender: Sender) -> Caller:
+    def own_caller(self, sender: Peer) -> Caller:
         """Who sends what comes over this connection and is not signed."""
         caller = sender.own_caller
         if caller is None:
@@ -278,7 +228,7 @@ class Authorization:
     # decide
 
     def _look_unless_repeated(
-        self, command: Command, sender: Sender, caller: Caller | Unproven, rows: Resources
+        self, command: Command, sender: Peer, caller: Caller | Unproven, rows: Resources
     ) -> Refusal | None:
         if command.code != _REGISTER:
             return self._look(command, sender, caller, rows)
@@ -289,9 +239,7 @@ class Authorization:
         sender.looked = LastDecision(self, ext_fields, caller, rows, refusal)
         return refusal
 
-    def _look(
-        self, command: Command, sender: Sender, caller: Caller | Unproven, rows: Resources = ()
-    ) -> Refusal | None:
+    def _look(self, command: Command, sender: Peer, caller: Caller | Unproven, rows: Resources = ()) -> Refusal | None:
         if isinstance(caller, Unproven):
             return Refusal.of_signature(caller, sender)
         needs = needs_of(command, rows)
@@ -343,7 +291,7 @@ class Authorization:
             found = self._named_networks[user.name] = Networks((*user.networks, *user.sources))
         return found
 
-    def may_ask_open(self, sender: Sender) -> bool:
+    def may_ask_open(self, sender: Peer) -> bool:
         """Whether every lookup that was kept is allowed to everybody over this connection."""
         return self._open_lookups.may_ask(self.own_caller(sender).user, source_of(sender))
 
@@ -368,7 +316,7 @@ class Authorization:
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
 
-    def _undecided(self, command: Command, sender: Sender, error: Exception) -> Refusal | None:
+    def _undecided(self, command: Command, sender: Peer, error: Exception) -> Refusal | None:
         asked = with_name(command.code, RequestCode)
         logger.error("the decision on request %s of %s failed", asked, sender.address, exc_info=error)
         refusal = Refusal.undecided(sender, f"{type(error).__name__}, see the log of the name server")

@@ -1,116 +1,132 @@
-"""Finds out who signed the requests of a connection: repeated registrations, large bodies, many wrong signatures."""
+"""Works out who sends a request: by its signature, else by the connection's certificate, else by its address."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from ...auth.policy import Policy
-from ...auth.signature import access_key_of
+from ...auth.signature import SigningKey, access_key_of, matching_key
+from ...auth.users import User
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...protocol.registration import digest_of
-from .caller import TOO_MANY_FAILURES, WRONG_SIGNATURE, Caller, Callers, How, Origin, Unproven
+from ..rates.failures import Failures
+from .caller import (
+    NOBODY,
+    TOO_MANY_FAILURES,
+    UNKNOWN_ACCESS_KEY,
+    WRONG_SIGNATURE,
+    Caller,
+    How,
+    Unproven,
+    source_of,
+)  # fmt: skip
+from .peer import Peer, Verified
 
 # The signature of a registration that a connection repeats is checked again after this time.
 VERIFIED_FOR_S: Final = 60.0
-
+# A body from this size on is signed in a thread: 1 MB takes 1.4 ms.
+LARGE_BYTES: Final = 128 * 1024
 
 _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
 
 
-class FailureLimit(Protocol):
-    """Limits how many wrong signatures an address may send."""
-
-    def too_many(self, host: str, user: str) -> str:
-        """Why a signature is not looked at; "" = it is."""
-
-    def failed(self, host: str, user: str = "") -> None:
-        """A signature was wrong; user "": it was nobody's."""
-
-
-class _NoFailures:
-    def too_many(self, host: str, user: str) -> str:
-        return ""
-
-    def failed(self, host: str, user: str = "") -> None:
-        pass
-
-
-NO_FAILURES: Final = _NoFailures()
-
-
-class Verified(NamedTuple):
-    """A registration whose signature fits: until then the next one with its digest is by the same caller."""
-
-    caller: Caller
-    policy: Policy
-    until_s: float
-
-
-class Signing(Origin, Protocol):
-    """A connection. verified: the last signed registration over it. last_caller: who was last known over it."""
-
-    verified: Verified | None
-    last_caller: Caller | None
-
-
 class Proofs:
-    """What signatures prove, by one policy."""
+    """Tells who sends a request, by the users of one policy.
 
-    def __init__(self, policy: Policy, failures: FailureLimit, clock: Callable[[], float]) -> None:
+    Cost: of a signed request an HMAC, 4 µs and 1.4 ms for each MB of body; of an unsigned one less than a microsecond.
+
+    Args:
+        failures: how often somebody may sign wrongly.
+    """
+
+    def __init__(self, policy: Policy, failures: Failures, clock: Callable[[], float]) -> None:
         self._policy = policy
         self._failures = failures
         self._clock = clock
-        self._callers = Callers(policy)
-        self.of_connection = self._callers.of_connection
+        self._keys: dict[str, tuple[SigningKey, ...]] = {}
 
-    async def of_write(self, command: Command, sender: Signing) -> Caller | Unproven | None:
+    def of_connection(self, peer: Peer) -> Caller:
+        """Who sends the requests of a connection that are not signed."""
+        user = self._policy.by_certificate(peer.certificate.names) if peer.certificate.names else None
+        if user is not None:
+            return Caller(How.CERTIFICATE, user)
+        user = self._policy.by_source(source_of(peer))
+        return NOBODY if user is None else Caller(How.NETWORK, user)
+
+    async def of_write(self, command: Command, sender: Peer) -> Caller | Unproven | None:
         """Who signed a write; None: nobody did. A registration that its connection repeats is not looked at again."""
         if access_key_of(command.ext_fields) is None:
             return None
         known = self.known(command, sender)
         if known is not None:
             return known
-        caller = await self._large_signed(command, sender)
+        signer = self._signer(command, sender)
+        if isinstance(signer, User) and len(command.body) >= LARGE_BYTES:
+            fields, keys = command.ext_fields or {}, self._keys_of(signer)
+            caller: Caller | Unproven | None = _signed(
+                signer, await asyncio.to_thread(matching_key, keys, fields, command.body)
+            )
+        else:
+            caller = self._checked(signer, command)
+        self._note_failure(caller, sender)
         if isinstance(caller, Caller) and command.code == _REGISTER:
             caller = caller._replace(digest=digest_of(command))
             sender.verified = Verified(caller, self._policy, self._clock() + VERIFIED_FOR_S)
         return caller
 
-    def known(self, command: Command, sender: Signing) -> Caller | None:
+    def known(self, command: Command, sender: Peer) -> Caller | None:
         """Who sends a registration that this connection repeats; None: it is to be looked at."""
         known = sender.verified
         if command.code == _REGISTER and known and known.policy is self._policy and self._clock() < known.until_s:
             return known.caller if known.caller.digest == digest_of(command) else None
         return None
 
-    def signed(self, command: Command, sender: Signing) -> Caller | Unproven | None:
+    def signed(self, command: Command, sender: Peer) -> Caller | Unproven | None:
         """Who signed a request; None: nobody did.
 
         Too many that are wrong are not looked at, except over a connection on which this user has proved himself.
         """
-        caller = self._not_looked_at(command, sender) or self._callers.of_signature(command)
-        return self._failed(caller, sender)
+        caller = self._checked(self._signer(command, sender), command)
+        self._note_failure(caller, sender)
+        return caller
 
-    async def _large_signed(self, command: Command, sender: Signing) -> Caller | Unproven | None:
-        caller = self._not_looked_at(command, sender) or await self._callers.of_large_signature(command)
-        return self._failed(caller, sender)
+    def _checked(self, signer: User | Unproven | None, command: Command) -> Caller | Unproven | None:
+        if not isinstance(signer, User):
+            return signer
+        return _signed(signer, matching_key(self._keys_of(signer), command.ext_fields or {}, command.body))
 
-    def _not_looked_at(self, command: Command, sender: Signing) -> Unproven | None:
+    def _signer(self, command: Command, sender: Peer) -> User | Unproven | None:
+        """The user whose signature it should be; None: it is not signed."""
         access_key, last = access_key_of(command.ext_fields), sender.last_caller
-        if access_key is None or (last is not None and last.how is How.SIGNATURE and last.name == access_key):
+        if access_key is None:
             return None
-        why = self._failures.too_many(_host_of(sender), access_key)
-        return Unproven(access_key, TOO_MANY_FAILURES, why) if why else None
+        if last is None or last.how is not How.SIGNATURE or last.name != access_key:
+            why = self._failures.too_many(_host_of(sender), access_key)
+            if why:
+                return Unproven(access_key, TOO_MANY_FAILURES, why)
+        return self._policy.by_access_key(access_key) or Unproven(access_key, UNKNOWN_ACCESS_KEY)
 
-    def _failed(self, caller: Caller | Unproven | None, sender: Signing) -> Caller | Unproven | None:
+    def _keys_of(self, user: User) -> tuple[SigningKey, ...]:
+        keys = self._keys.get(user.name)
+        if keys is None:
+            keys = self._keys[user.name] = tuple(SigningKey(secret.key) for secret in user.secrets)
+        return keys
+
+    def _note_failure(self, caller: Caller | Unproven | None, sender: Peer) -> None:
         if isinstance(caller, Unproven) and caller.reason != TOO_MANY_FAILURES:
             user = caller.access_key if caller.reason == WRONG_SIGNATURE else ""
             self._failures.failed(_host_of(sender), user)
-        return caller
 
 
-def _host_of(sender: Signing) -> str:
+def _signed(user: User, number: int | None) -> Caller | Unproven:
+    if number is None:
+        return Unproven(user.name, WRONG_SIGNATURE)
+    return Caller(How.SIGNATURE, user, user.secrets[number].id)
+
+
+def _host_of(sender: Peer) -> str:
     """The address that wrong signatures count for: of a client that is not known, that of its balancer."""
     return sender.source or sender.via.rpartition(":")[0]

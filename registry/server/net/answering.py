@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from time import perf_counter
-from typing import Protocol
 
 from ...errors import RateExceeded, RegistryError, RemoteProtocolError
 from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode, with_name
@@ -13,17 +12,14 @@ from ...protocol.command import Command
 from ...protocol.frame import LENGTH_BYTES
 from ...protocol.watch import ROUTE_WATCH, WatchRequest
 from ...request_rights import NO_BODY_BYTES, REQUESTS, too_long
-from ..auth.authorization import Sender
 from ..auth.refusal import Refusal
-from ..counting.lookup_samples import KnownLookups
 from ..requests.context import RequestContext
 from ..requests.early_lookups import EarlyLookups
 from ..requests.lookup_cache import LookupCache
 from ..requests.reads import reads
-from ..requests.writes import Write, writes
-from ..view.drains import RoutesAsked
+from ..requests.writes import writes
 from ..view.freshness import Freshness
-from ..view.route_watches import Watcher
+from .open_connection import OpenConnection
 
 logger = logging.getLogger(__name__)
 
@@ -41,22 +37,6 @@ class TablesAwaited(Exception):
         self.early = early
 
 
-class Asker(Sender, Watcher, Protocol):
-    """A connection, as far as its requests are concerned.
-
-    known: answers the lookups that it knows by their bytes. asked: the routes that it looked up.
-    """
-
-    address: str
-    host: str
-    known: KnownLookups
-    asked: RoutesAsked
-    active_at_s: float
-
-    def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
-        """Have a write done after those before it, and answered."""
-
-
 class Answering:
     """The handlers of one worker's requests, and what comes before them.
 
@@ -69,7 +49,7 @@ class Answering:
 
     def __init__(
         self, context: RequestContext, known: LookupCache, in_flight: int, decode: Callable[[bytes], Command],
-        not_sent_away: Callable[[Asker], None],
+        not_sent_away: Callable[[OpenConnection], None],
     ) -> None:  # fmt: skip
         self._context = context
         self._known = known
@@ -81,7 +61,7 @@ class Answering:
         self.early: EarlyLookups | None = None
         """While the tables are read for the first time, and that takes long."""
 
-    def answer(self, asker: Asker, command: Command, frame: bytes) -> bytes | None:
+    def answer(self, asker: OpenConnection, command: Command, frame: bytes) -> bytes | None:
         """The answer, also if the client wants none; None: there is none yet, or never.
 
         Args:
@@ -134,7 +114,7 @@ class Answering:
             context.counters.answered(code, answer)
         return answer
 
-    def of_head(self, asker: Asker, head: bytes, announced_bytes: int) -> bytes | None:
+    def of_head(self, asker: OpenConnection, head: bytes, announced_bytes: int) -> bytes | None:
         """The answer to a request of which only the header is there, if that is enough to refuse it; None: it is not.
 
         An empty one: nobody waits for it.
@@ -153,7 +133,7 @@ class Answering:
             self._context.counters.answered(command.code, answer)
         return b"" if answer is not None and command.flag & FLAG_ONEWAY else answer
 
-    def _of_head(self, asker: Asker, command: Command, body_bytes: int) -> bytes | None:
+    def _of_head(self, asker: OpenConnection, command: Command, body_bytes: int) -> bytes | None:
         context, code = self._context, command.code
         opaque = command.opaque if command.opaque is not None else context.next_opaque()
         known = REQUESTS.get(code)
@@ -165,7 +145,7 @@ class Answering:
         refusal = authorization.of_head(command, asker) if authorization is not None and code in self.writes else None
         return None if refusal is None else self._refused_write(asker, command, opaque, refusal)
 
-    def _refusal(self, asker: Asker, command: Command, opaque: int) -> bytes | None:
+    def _refusal(self, asker: OpenConnection, command: Command, opaque: int) -> bytes | None:
         """The answer to a request that is not looked at: while draining, without tables, or if rules forbid a read."""
         context, authorization = self._context, self._context.authorization
         if context.draining:
@@ -183,7 +163,7 @@ class Answering:
         return None
 
     def _answer_early(
-        self, early: EarlyLookups, asker: Asker, command: Command, opaque: int, frame_bytes: int
+        self, early: EarlyLookups, asker: OpenConnection, command: Command, opaque: int, frame_bytes: int
     ) -> None:  # fmt: skip
         """Have a lookup answered without the tables, unless rules are enforced: they go by what is in the tables."""
         context = self._context
@@ -195,7 +175,7 @@ class Answering:
             raise TablesAwaited(early)
         asker.queue(early.lookup, command, opaque, frame_bytes)
 
-    def _refused_write(self, asker: Asker, command: Command, opaque: int, refusal: Refusal) -> bytes:
+    def _refused_write(self, asker: OpenConnection, command: Command, opaque: int, refusal: Refusal) -> bytes:
         """The answer to a write that the rules refuse: it takes no place, no turn, and of limits only its address's."""
         context = self._context
         if command.code == RequestCode.REGISTER_BROKER:
@@ -206,7 +186,7 @@ class Answering:
             return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))
         return context.replies.no_permission(opaque, refusal.text)
 
-    def _begin(self, asker: Asker, command: Command, opaque: int, frame_bytes: int) -> bytes | None:
+    def _begin(self, asker: OpenConnection, command: Command, opaque: int, frame_bytes: int) -> bytes | None:
         """Queue a write or hold a route watch; the answer, if that cannot be."""
         context, authorization = self._context, self._context.authorization
         write = self.writes.get(command.code)

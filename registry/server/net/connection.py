@@ -18,14 +18,12 @@ from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
 from ..counting.closed import Closed
-from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
-from ..view.drains import RoutesAsked
 from .answering import TablesAwaited
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
-from .remote import Remote
+from .open_connection import OpenConnection
 from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 
@@ -36,33 +34,25 @@ _SMALL_BUFFER_BYTES = 64 << 10
 _PROGRESS_BYTES = 64 << 10  # a frame that grew by this makes progress: its time begins anew
 
 
-class ServerConnection(Remote, asyncio.Protocol):
+class ServerConnection(OpenConnection):
     """The protocol object of one connection, as asyncio calls it. See the module."""
 
     __slots__ = (
         "_backlog", "_connections", "_context", "_is_waiting", "_large", "_progress_bytes", "_reader",
-        "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes", "active_at_s", "asked",
-        "channel", "closed_as", "closing", "frame_since_s", "known", "lost", "paused_at_s", "unread_bytes",
+        "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes", "closing",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
-        super().__init__()
         self._connections = connections
-        self._context = connections.context
+        self._context = context = connections.context
+        super().__init__(context, connections.known_at_first, connections.clock_s)
         self._reader = FrameReader()
         self._backlog: list[bytes] = []
         self._writes = WriteQueue(self._context)
         self._watched_bytes = self._progress_bytes = 0
-        self.closing = self.lost = self._reading_paused = False
-        self.closed_as, self.asked = Closed.CLIENT, RoutesAsked()
+        self.closing = self._reading_paused = False
         self._large = self._waits = self._sends_large = self._is_waiting = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
-        self.channel = self._context.channels.new_channel()
-        self.known: KnownLookups = connections.known_at_first
-        self.active_at_s = connections.clock_s
-        self.paused_at_s: float | None = None
-        self.frame_since_s: float | None = None
-        self.unread_bytes = 0
 
     # asyncio.Protocol
 

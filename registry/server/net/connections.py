@@ -8,17 +8,18 @@ import math
 import time
 from collections.abc import Callable, Container
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ...protocol.command import Command, decode_command
 from ..counting.closed import Closed
-from ..counting.lookup_samples import AT_A_TIME, KnownLookups, sample_next
+from ..counting.lookup_samples import AT_A_TIME, sample_next
 from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache, NoLookups
 from ..view.drains import MOST_ASKED, Drains
-from .answering import Answering, Asker
+from .answering import Answering
 from .held_memory import HeldMemory
 from .large_frames import LargeFrames
+from .open_connection import OpenConnection
 
 _TICK_S: Final = 0.5
 # Clients give a connection up when an answer takes 3 s or more. A process that stood still for about as long may find
@@ -48,37 +49,6 @@ class ConnectionLimits(NamedTuple):
     write_buffer_bytes: int = 4 << 20
 
 
-class OpenConnection(Asker, Protocol):
-    """What is known here of a connection.
-
-    host: the client's address without its port, as far as it is believed. active_at_s: of its last bytes.
-    paused_at_s: since when it does not read. frame_since_s: when its unfinished frame began, or last made progress.
-    unread_bytes: of answers, when it was last measured. known: answers the lookups that it knows by their bytes.
-    closed_as: why it was closed.
-    """
-
-    host: str
-    active_at_s: float
-    paused_at_s: float | None
-    frame_since_s: float | None
-    unread_bytes: int
-    known: KnownLookups
-    closed_as: Closed
-
-    @property
-    def lost(self) -> bool:
-        """Whether the connection is closed."""
-
-    def measure(self) -> None:
-        """Look how much of its answers the client has not read."""
-
-    def close(self, closed_as: Closed, reason: str) -> None:
-        """Hang up after what is written has gone out."""
-
-    def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection at once; the reason is logged."""
-
-
 class Connections:
     """Every connection of this worker, the handlers of their requests, and a clock that ticks twice a second.
 
@@ -100,7 +70,7 @@ class Connections:
         )
         self.all: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        self.not_sent_away: set[Asker] = set()
+        self.not_sent_away: set[OpenConnection] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         self._stood_still_until_s = -math.inf

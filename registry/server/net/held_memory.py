@@ -8,9 +8,10 @@ soon as it makes no progress.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Final, Protocol
+from typing import Final
 
 from ...protocol.command import Command
+from .open_connection import OpenConnection
 
 SHARE: Final = 8
 """One address may always have the memory divided by this."""
@@ -30,20 +31,6 @@ def request_bytes(command: Command, frame_bytes: int) -> int:
     return body_bytes + _CHARACTER_BYTES * (frame_bytes - body_bytes) + _FIELD_BYTES * len(command.ext_fields or ())
 
 
-class Holder(Protocol):
-    """A connection, as far as its memory is concerned."""
-
-    @property
-    def host(self) -> str:
-        """The client's address without its port."""
-
-    def drop(self, reason: str) -> None:
-        """Hang up now, and give back all that it holds."""
-
-    def stalled_bytes(self, before_s: float) -> int:
-        """Of what it holds: a frame that began before this time, and answers if the client did nothing since then."""
-
-
 class HeldMemory:
     """What all connections of a worker hold together.
 
@@ -61,8 +48,8 @@ class HeldMemory:
         self._limit = limit_bytes
         self._account_of = account_of
         self._limited_account = limited_account
-        self._held: dict[Holder, int] = {}  # the one that has held something for the longest time comes first
-        self._accounts: dict[Holder, str] = {}
+        self._held: dict[OpenConnection, int] = {}  # the one that has held something for the longest time comes first
+        self._accounts: dict[OpenConnection, str] = {}
         self._by_account: dict[str, int] = {}
 
     @property
@@ -70,7 +57,7 @@ class HeldMemory:
         """How much more may be held before half of the memory is taken."""
         return self._limit // 2 - self.bytes
 
-    def holds(self, holder: Holder, size: int) -> None:
+    def holds(self, holder: OpenConnection, size: int) -> None:
         """Note how many bytes a connection holds now; drop others, or this one, when all together hold too much."""
         before = self._held.get(holder, 0)
         if size == before:
@@ -89,7 +76,7 @@ class HeldMemory:
         if self.bytes > self._limit and size > before:
             self._make_room()
 
-    def has_room(self, holder: Holder, more: int) -> bool:
+    def has_room(self, holder: OpenConnection, more: int) -> bool:
         """Whether the address of this connection may hold ``more`` bytes; one without limits of its own may."""
         account = self._limited_account(holder.host)
         return not account or self._by_account.get(account, 0) + more <= self.share_bytes
@@ -122,7 +109,7 @@ class HeldMemory:
     def _make_room(self) -> None:
         by_account, share_bytes = dict(self._by_account), self.share_bytes
 
-        def rank(one: tuple[Holder, int]) -> tuple[bool, int]:
+        def rank(one: tuple[OpenConnection, int]) -> tuple[bool, int]:
             return by_account[self._accounts[one[0]]] <= share_bytes, -one[1]
 
         # of those of one size, the one that has held it longest: the order of the dict stays

@@ -8,13 +8,14 @@ import asyncio
 import logging
 from collections import deque
 from time import perf_counter
-from typing import Protocol
 
 from ...errors import ChangesLost, RateExceeded, RegistryError, StoreUnavailable
 from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
-from ..requests.context import NotAllowed, Peer, RequestContext, SenderGone
+from ..auth.peer import Peer
+from ..requests.context import NotAllowed, RequestContext, SenderGone
 from ..requests.writes import Write
+from .open_connection import OpenConnection
 
 logger = logging.getLogger(__name__)
 
@@ -26,21 +27,6 @@ _SIGNS_OF_LIFE = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, R
 _GOODBYE = int(RequestCode.UNREGISTER_BROKER)
 # A request that was sent right before the close is read within this time, unless this process was paused.
 _LATE_S = 0.1
-
-
-class Writing(Peer, Protocol):
-    """A connection, as far as its writes are concerned. said_s: when the write that is executed was sent."""
-
-    said_s: float
-
-    def sent_at_s(self, now_s: float) -> float:
-        """When the bytes that were read just now were sent."""
-
-    def write_done(self, command: Command, answer: bytes) -> None:
-        """Note that a write has its answer."""
-
-    def writes_done(self) -> None:
-        """Called when no write is left, or when the connection was dropped while one was executed."""
 
 
 class WriteQueue:
@@ -61,7 +47,7 @@ class WriteQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, connection: Writing, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
+    def add(self, connection: OpenConnection, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
         """Have a write done after those before it."""
         self._context.in_flight += 1
         now_s = perf_counter()
@@ -70,7 +56,7 @@ class WriteQueue:
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self._run(connection))
 
-    def drop(self, connection: Writing) -> None:
+    def drop(self, connection: OpenConnection) -> None:
         """Cancel all waiting writes, and the one that is executed."""
         task, self.task = self.task, None
         self._forget(connection.host)
@@ -78,7 +64,7 @@ class WriteQueue:
             task.cancel()
             connection.writes_done()
 
-    async def _run(self, connection: Writing) -> None:
+    async def _run(self, connection: OpenConnection) -> None:
         waiting = self._waiting
         try:
             while waiting:

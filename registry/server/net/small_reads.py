@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from .open_connection import OpenConnection
 
 SMALL_READ_BYTES: Final = 8 << 10
 _LARGE_READ_BYTES: Final = 256 << 10
@@ -41,32 +43,12 @@ class SmallReads(asyncio.BufferedProtocol):
         self.data_received(bytes(_LARGE[:nbytes]))
 
 
-class ByteReader(Protocol):
-    """A connection that gets the bytes that were read."""
-
-    @property
-    def reads_much(self) -> bool:
-        """Whether the next piece may be large."""
-
-    def data_received(self, data: bytes) -> None:
-        """Take the next piece of what the peer sent."""
-
-    def pause_writing(self) -> None:
-        """The peer does not read: its buffer is full."""
-
-    def resume_writing(self) -> None:
-        """The peer reads again: its buffer has room."""
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """The socket was closed, by the peer or by us."""
-
-
 class LargeFrameSender(SmallReads):
     """The protocol object of a connection once it has sent a large frame: others are read without this detour."""
 
     __slots__ = ("_reader",)
 
-    def __init__(self, reader: ByteReader) -> None:
+    def __init__(self, reader: OpenConnection) -> None:
         self._reader = reader
 
     @property

@@ -18,7 +18,8 @@ from ...config.settings import Settings, options_by_key
 from ...protocol.codes import ResponseCode
 from ...protocol.command import Command
 from ...protocol.numbers import parse_boolean, parse_long
-from .context import Peer, RequestContext, log_write
+from ..auth.peer import Peer
+from .context import RequestContext, log_write
 
 logger = logging.getLogger(__name__)
 

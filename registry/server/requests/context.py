@@ -20,11 +20,12 @@ from ...protocol.codes import Encoding
 from ...protocol.command import Command
 from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
-from ..auth.authorization import Authorization, Sender
+from ..auth.authorization import Authorization
 from ..auth.caller import Signer
+from ..auth.peer import Peer
 from ..counting.counters import Counters
 from ..rates.rates import Rates
-from ..view.channels import ChannelOwner, Closable
+from ..view.channels import ChannelOwner
 from ..view.effects import Effects
 from ..view.lookup_counts import LookupCounts
 from ..view.route_answers import RouteAnswers
@@ -60,26 +61,6 @@ class NotAllowed(RegistryError):
 
 class SenderGone(RegistryError):
     """Who sent a request has closed the connection; definite: nothing was changed."""
-
-
-class Peer(Sender, Closable, Protocol):
-    """The connection a request came over.
-
-    hung_up: whether it is known to be closed: nobody hears an answer, and what it registered goes at once.
-    """
-
-    hung_up: bool
-
-    @property
-    def host(self) -> str:
-        """The client's address without its port, as far as it is believed."""
-
-    @property
-    def said_ago_s(self) -> float:
-        """How long ago the write that is being worked on was sent."""
-
-    def has_hung_up(self) -> bool:
-        """Ask the socket anew whether the peer has hung up."""
 
 
 def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:

@@ -17,11 +17,12 @@ from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...store.operator_reads import read_topic_tables
 from ...store.store import Store
+from ..auth.peer import Peer
 from ..rates.loop_time import Waiter
 from ..view.freshness import Freshness
 from ..view.route_answers import RouteAnswers
 from ..view.view import View
-from .context import Peer, RequestContext
+from .context import RequestContext
 from .reads import quoted_wanted, reads
 from .writes import get_routeinfo_of_product
 

@@ -31,8 +31,9 @@ from ...protocol.registration import LARGE_BYTES, cut, dated, decoding, digest_o
 from ...protocol.slices import finish
 from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics, HeartbeatReply, Registered
 from ...tables.registration import BrokerRole, RegistrationDiff, compare, role_of
+from ..auth.peer import Peer
 from .chunk_cache import LastBody
-from .context import Peer, RequestContext, log_write
+from .context import RequestContext, log_write
 from .touching import touch
 
 logger = logging.getLogger(__name__)

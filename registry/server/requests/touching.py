@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...model import DataVersion
 from ...protocol.command import Command
 from ...store.route_writes import Touched
-from .context import Peer, RequestContext
+from ..auth.peer import Peer
+from .context import RequestContext
 
 
 async def touch(

@@ -22,8 +22,9 @@ from ...protocol.bodies.wire_json import is_null
 from ...protocol.codes import VERSION_V4_9_4, RequestCode
 from ...protocol.command import Command
 from ...tables.route import in_zone
+from ..auth.peer import Peer
 from .configuration import update_namesrv_config
-from .context import Peer, RequestContext, log_write
+from .context import RequestContext, log_write
 from .registration import register_broker
 from .touching import touch
 

@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import ANONYMOUS, By
@@ -17,6 +17,8 @@ from ...store.leases import opened_now
 from ...store.processes import PeerAddress
 from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
+from ..auth.caller import Caller
+from ..auth.peer import Peer
 from ..counting.closed import Closed, cause_of
 from .view import Applied
 
@@ -30,41 +32,7 @@ _UNREACHABLE_MOST = 10
 _TOLD_MOST = 1000
 
 
-class Known(Protocol):
-    """Somebody who sent something."""
-
-    @property
-    def how(self) -> str:
-        """The cause of a close, one of events/by.py."""
-
-    @property
-    def name(self) -> str:
-        """The user's; "" = nobody that is known."""
-
-
-class Closable(Protocol):
-    """What this module needs of a connection.
-
-    address: of the client. via: of the proxy that it came through; "" = none. closed_as, was_reset: how it ended.
-    heard_s: when a broker was last heard over it (time.perf_counter()); 0: never.
-    """
-
-    channel: Channel
-    heard_s: float
-    closed_as: Closed
-    was_reset: bool
-    address: str
-    via: str
-
-    @property
-    def last_caller(self) -> Known | None:
-        """The user that a request over it was last proved to be from."""
-
-    def close(self, closed_as: Closed, reason: str) -> None:
-        """Close it; the reason is logged."""
-
-
-def _unreachable(who: str, connection: Closable) -> str:
+def _unreachable(who: str, connection: Peer) -> str:
     addr = who.rpartition("|")[2]
     why = why_unreachable(addr, connection.address)
     return f"a broker registers as {addr}, {why}, over a connection from {connection.address}" if why else ""
@@ -98,9 +66,9 @@ class ChannelOwner:
         self._name = name or None
         self.incarnation = incarnation
         self._routes = routes
-        self._owners: dict[str, Closable] = {}
+        self._owners: dict[str, Peer] = {}
         self._registered_at: dict[str, int] = {}
-        self._held: dict[Closable, set[str]] = {}
+        self._held: dict[Peer, set[str]] = {}
         self._closes: asyncio.Queue[_Close] = asyncio.Queue()
         self.up_since_ms: int | str = ""
         self._untellable_s = 0.0  # when Redis could not be told of a close the last time
@@ -121,7 +89,7 @@ class ChannelOwner:
         self._connections += 1
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
 
-    def by(self, connection: Closable, caller: Known | None) -> By:
+    def by(self, connection: Peer, caller: Caller | None) -> By:
         """Who causes what comes over a connection, and what its end causes.
 
         Args:
@@ -130,7 +98,7 @@ class ChannelOwner:
         how, user = (str(caller.how), caller.name) if caller is not None and caller.name else (ANONYMOUS, None)
         return By(how, user, connection.address, connection.via or None, self._name)
 
-    def registered(self, who: str, connection: Closable, seq: int) -> None:
+    def registered(self, who: str, connection: Peer, seq: int) -> None:
         """A registration of this broker came over this connection: it is the broker's channel now."""
         connection.heard_s = time.perf_counter()
         if self._owners.get(who) is not connection:
@@ -139,7 +107,7 @@ class ChannelOwner:
         self._registered_at[who] = seq
         self._held.setdefault(connection, set()).add(who)
 
-    def touched(self, who: str, connection: Closable) -> None:
+    def touched(self, who: str, connection: Peer) -> None:
         """A heartbeat without registration came over this connection."""
         connection.heard_s = time.perf_counter()
         if who not in self._owners:
@@ -147,7 +115,7 @@ class ChannelOwner:
             self.changed += 1
         self._held.setdefault(connection, set()).add(who)
 
-    def closed(self, connection: Closable) -> None:
+    def closed(self, connection: Peer) -> None:
         """The connection is closed, and its last write is done: every broker that it held loses a channel."""
         for who in self._held.pop(connection, ()):
             if self._owners.get(who) is connection:
@@ -207,7 +175,7 @@ class ChannelOwner:
             self._unreachable = self.changed, list(itertools.islice(filter(None, told), _UNREACHABLE_MOST))
         return self._unreachable[1]
 
-    def tell_unreachable(self, who: str, connection: Closable) -> None:
+    def tell_unreachable(self, who: str, connection: Peer) -> None:
         """Log it if others will hardly reach this broker, once for each."""
         told = _unreachable(who, connection)
         if told and who not in self._told_unreachable and len(self._told_unreachable) < _TOLD_MOST:

@@ -1,0 +1,125 @@
+"""Who is at the other end of a connection, what was proved of them, and whether they are still there.
+
+A process that stood still does not know when old bytes came, and reads them before it learns that their sender is gone.
+So the kernel is asked.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from abc import abstractmethod
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+from ...auth.policy import Policy
+from ...request_rights import Resources
+from ...store.route_writes import Channel
+from ..counting.closed import Closed
+from .caller import NO_CERTIFICATE, Caller, Unproven
+from .refusal import Refusal
+
+# Of the kernel's struct tcp_info: the state, and the milliseconds since data came.
+_TCP_INFO_BYTES: Final = 56
+_ESTABLISHED: Final = 1
+_DATA_AGE_AT: Final = 52
+
+
+class Verified(NamedTuple):
+    """A registration whose signature fits: until then the next one with its digest is by the same caller."""
+
+    caller: Caller
+    policy: Policy
+    until_s: float
+
+
+class LastDecision(NamedTuple):
+    """The last registration that was looked at, and what came of it: the same header of the same caller fares alike, as
+    long as it is about the same rows. by: who decided.
+    """
+
+    by: object
+    ext_fields: dict[str, str] | None
+    caller: Caller | Unproven
+    rows: Resources
+    refusal: Refusal | None
+
+
+class Peer:
+    """The other end of a connection, as rules, limits and the handlers of requests see it.
+
+    address: of the client, for the log. host: the same without its port, what limits depend on: a PROXY header that is
+        not believed changes only the first. source: what rules depend on; "" = not known. via: the balancer that the
+        connection came through; "" = none.
+    caller: who sent the write that is being worked on; None: nothing was decided. last_caller: the user that a
+        request was last proved to be from; one of nobody that is known leaves him. own_caller: who sends what is not
+        signed; None: not worked out for the policy in force. verified: the last signed registration over it. looked:
+        the last one of all.
+    channel: what Redis calls the connection. closed_as, was_reset: how it ended. hung_up: whether the peer is known to
+        have closed it: nobody hears an answer, and what it registered goes at once.
+    said_s: when the write that is being worked on was sent; heard_s: when a broker was last heard over it, 0: never
+        (time.perf_counter()).
+    """
+
+    __slots__ = (
+        "_transport", "address", "caller", "certificate", "channel", "closed_as", "heard_s", "host", "hung_up",
+        "is_tls", "last_caller", "looked", "own_caller", "said_s", "source", "verified", "via", "was_reset",
+    )  # fmt: skip
+
+    def __init__(self, channel: Channel) -> None:
+        self._transport: Any = None
+        self.channel = channel
+        self.address = self.host = "?"
+        self.source = self.via = ""
+        self.is_tls, self.certificate = False, NO_CERTIFICATE
+        self.caller: Caller | None = None
+        self.own_caller: Caller | None = None
+        self.last_caller: Caller | None = None
+        self.verified: Verified | None = None
+        self.looked: LastDecision | None = None
+        self.closed_as = Closed.CLIENT
+        self.hung_up = self.was_reset = False
+        self.said_s = self.heard_s = 0.0
+
+    def named_by_proxy(self, address: str, *, counts: bool) -> None:
+        """A PROXY header names the client; counts: also for rules, else its address counts as not known."""
+        self.via, self.address, self.source = self.address, address, ""
+        if counts:
+            self.host = self.source = address.rpartition(":")[0]
+
+    @abstractmethod
+    def close(self, closed_as: Closed, reason: str) -> None:
+        """Hang up after what is written has gone out; the reason is logged."""
+
+    def sent_at_s(self, now_s: float) -> float:
+        """When the bytes that were read just now were sent."""
+        hung_up, ago_s = _look(self._transport)
+        self.hung_up = self.hung_up or hung_up
+        return now_s - ago_s
+
+    @property
+    def said_ago_s(self) -> float:
+        """How long ago the write that is being worked on was sent, as far as this machine can tell."""
+        return perf_counter() - self.said_s
+
+    def has_hung_up(self) -> bool:
+        """Whether the peer has closed the connection, also if that was not read yet."""
+        self.hung_up = self.hung_up or _look(self._transport)[0]
+        return self.hung_up
+
+
+def _look(transport: Any) -> tuple[bool, float]:
+    """Whether the peer has closed the connection, read or not, and the seconds since its last data came.
+
+    (False, 0.0) where the kernel does not say it: it is no Linux, or no TCP connection.
+    """
+    end: Any = transport.get_extra_info("socket") if transport is not None else None
+    if end is None or not hasattr(socket, "TCP_INFO"):
+        return False, 0.0
+    try:
+        found = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except (OSError, NotImplementedError):
+        return False, 0.0
+    if len(found) < _TCP_INFO_BYTES:
+        return False, 0.0
+    return found[0] != _ESTABLISHED, struct.unpack_from("=I", found, _DATA_AGE_AT)[0] / 1000
