@@ -26,7 +26,7 @@ from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 from mqregistry.protocol.headers import RegisterBroker
-from mqregistry.protocol.registration import cut, decode, digest_of, sender_of
+from mqregistry.protocol.registration import cut, decoding, digest_of, sender_of
 from mqregistry.protocol.slices import finish
 from mqregistry.server.counting.counters import Counters
 from mqregistry.server.net.connection import ServerConnection
@@ -184,7 +184,7 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
     sender, chunked = sender_of(header), cut(header, command, {})
     assert chunked is not None
     known: dict[bytes, TopicChunk] = {}
-    registration = decode(sender, header, command, chunked, known, mappings=True)
+    registration = finish(decoding(sender, header, command, chunked, known, mappings=True))
     chunks = chunked.chunks
     changed = S2.registration(S2.brokers[0], Variant.TEN).body
     tables = Tables()
@@ -204,8 +204,8 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
         "digest: digest_of": lambda: digest_of(command),
         "changed only: check_crc32": lambda: check_crc32(command.body, zlib.crc32(command.body) & 0x7FFFFFFF),
         "changed only: decode what differs, ten topics": decode_changes,
-        "changed only: decode all, when that does not do": lambda: decode(
-            sender, header, command, cut(header, command, {}), {}, mappings=True
+        "changed only: decode all, when that does not do": lambda: finish(
+            decoding(sender, header, command, cut(header, command, {}), {}, mappings=True)
         ),
         "changed only: compare all with the view": lambda: compare(registration, None, tables),
     }

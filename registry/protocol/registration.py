@@ -21,7 +21,7 @@ from .bodies.register_content import ENTRIES_PER_SLICE, RegisterBody
 from .codes import VERSION_V3_0_11
 from .command import Command
 from .headers import RegisterBroker
-from .slices import Slices, finish
+from .slices import Slices
 
 LARGE_BYTES: Final = 64 * 1024
 """A body from this size on is decoded in chunks."""
@@ -109,7 +109,7 @@ def cut(
     return cut_body(command.body, known, now_ms=_now_ms(), objects=objects)
 
 
-def decode(
+def decoding(
     sender: Registration,
     header: RegisterBroker,
     command: Command,
@@ -117,7 +117,7 @@ def decode(
     known: MutableMapping[bytes, TopicChunk],
     *,
     mappings: bool,
-) -> Registration:
+) -> Slices[Registration]:
     """Decode the whole registration.
 
     Args:
@@ -128,19 +128,6 @@ def decode(
     Raises:
         RemoteProtocolError: the body cannot be read. RegistrationRejected: a name in it has a fault.
     """
-    return finish(decoding(sender, header, command, chunked, known, mappings=mappings))
-
-
-def decoding(
-    sender: Registration,
-    header: RegisterBroker,
-    command: Command,
-    chunked: ChunkedBody | None,
-    known: MutableMapping[bytes, TopicChunk],
-    *,
-    mappings: bool,
-) -> Slices[Registration]:
-    """Do what :func:`decode` does, in slices."""
     body = (yield from chunked.reading_all(known)) if chunked is not None else None
     if body is None:
         is_json = not header.compressed and not begins_like_zlib(command.body)

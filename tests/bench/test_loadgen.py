@@ -12,11 +12,12 @@ from bench.load import plan
 from bench.load.tool import LoadFailed
 from mqregistry.model import DataVersion, TopicConfig
 from mqregistry.protocol.bodies.crc32 import check_crc32
-from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.command import Command
 from tests.bench.conftest import TOPICS
 from tests.bench.scripted import right
+from tests.protocol.at_once import decode_register_body
 
 SHORT = {"connections": 2, "inflight": 2, "seconds": 60, "asks": 500, "sample": 1}
 

@@ -10,9 +10,9 @@ import pytest
 from bench.load.plan import COUNTER, CheckedAnswer
 from bench.load.shapes import CHANGED, GROWTH, PERM, S1, S2, Variant, clusters
 from mqregistry.model import BrokerRow, QueueData, TopicRoute
-from mqregistry.protocol.bodies.register import decode_register_body
 from mqregistry.protocol.bodies.route import encode_route
 from mqregistry.protocol.headers import RegisterBroker
+from tests.protocol.at_once import decode_register_body
 
 SMALL = clusters("small", "", 2, 2, 5, ten_by=1, all_by=1)
 OTHER_ROW = BrokerRow("cluster-00", {0: "10.9.9.9:10911"})

@@ -9,13 +9,13 @@ from typing import Any
 
 from mqregistry.client.broker.registrar import BrokerConfig, Pace, TopicTable
 from mqregistry.model import TopicConfig
-from mqregistry.protocol.bodies.register import decode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 from mqregistry.protocol.headers import RegisterBroker
+from tests.protocol.at_once import decode_register_body
 from tests.server.harness import Client
 
 from .ports import reserved_port

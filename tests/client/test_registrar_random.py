@@ -15,10 +15,10 @@ import random
 import pytest
 
 from mqregistry.client.broker.registrar import BrokerRegistrar, Pace
-from mqregistry.protocol.bodies.register import decode_register_body
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import RegisterBroker
+from tests.protocol.at_once import decode_register_body
 from tests.waiting import until
 
 from .registrar_bed import FakeNameServer, broker, table

@@ -10,13 +10,14 @@ from mqregistry.behaviour import FIVE, FOUR_EIGHT
 from mqregistry.config import properties
 from mqregistry.errors import RegistryError, RemoteProtocolError
 from mqregistry.protocol import headers, lenient_json
-from mqregistry.protocol.bodies.register import decode_register_body, null_part
+from mqregistry.protocol.bodies.register import null_part
 from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
 from mqregistry.protocol.bodies.tables import decode_data_version, decode_kv_table
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
-from mqregistry.protocol.registration import cut, decode, digest_of, sender_of
+from mqregistry.protocol.registration import cut, digest_of, sender_of
 from mqregistry.server.net.proxy_protocol import FIRST_BYTES, ProxyHeaderReader
+from tests.protocol.at_once import decode_register_body, decode_registration, quote_integer_keys
 
 HEADERS = [
     header for header in vars(headers).values() if isinstance(header, type) and hasattr(header, "from_ext_fields")
@@ -28,7 +29,7 @@ DECODERS = [
     decode_cluster_info,
     partial(decode_register_body, compressed=False, version=36),
     lenient_json.loads,
-    lenient_json.quote_integer_keys,
+    quote_integer_keys,
     partial(null_part, version=36),
     partial(null_part, version=479),
     properties.parse,
@@ -104,7 +105,7 @@ def try_registration(command: Command, tally: Tally) -> None:
     for behaviour in (FIVE, FOUR_EIGHT):
         try:
             sender, chunked = sender_of(header), cut(header, command, {})
-            behaviour.seen(decode(sender, header, command, chunked, {}, mappings=behaviour.static_topics))
+            behaviour.seen(decode_registration(sender, header, command, chunked, {}, mappings=behaviour.static_topics))
         except RegistryError:
             tally.refusals += 1
 

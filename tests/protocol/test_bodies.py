@@ -29,7 +29,8 @@ from mqregistry.protocol.bodies.tables import (
     encode_topic_list,
 )
 from mqregistry.protocol.bodies.wire_json import decode_mapping, encode_mapping
-from mqregistry.protocol.lenient_json import loads, quote_integer_keys
+from mqregistry.protocol.lenient_json import loads
+from tests.protocol.at_once import quote_integer_keys
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

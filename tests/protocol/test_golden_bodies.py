@@ -13,7 +13,7 @@ from msgspec import structs
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.model import TopicConfig
 from mqregistry.protocol.bodies.crc32 import check_crc32
-from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_chunks import cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import (
@@ -34,9 +34,10 @@ from mqregistry.protocol.bodies.tables import (
 from mqregistry.protocol.codes import VERSION_V4_9_4, VERSION_V5_0_0, RequestCode
 from mqregistry.protocol.command import Command, decode_command
 from mqregistry.protocol.headers import RegisterBroker
-from mqregistry.protocol.lenient_json import loads, quote_integer_keys
+from mqregistry.protocol.lenient_json import loads
 from mqregistry.protocol.slices import finish
 from tests.golden import exchanges, scenarios
+from tests.protocol.at_once import decode_register_body, quote_integer_keys
 
 
 def commands(name: str, *codes: RequestCode) -> Iterator[tuple[Command, Command | None, str]]:

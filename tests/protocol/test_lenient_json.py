@@ -16,10 +16,10 @@ from mqregistry.protocol.lenient_json import (
     MAX_LENIENT_BYTES,
     _Parser,
     loads,
-    quote_integer_keys,
     quoting_integer_keys,
 )
 from mqregistry.protocol.slices import finish
+from tests.protocol.at_once import quote_integer_keys
 
 JSON = st.recursive(
     st.none()

@@ -16,12 +16,12 @@ from mqregistry.model import DataVersion, TopicConfig, TopicQueueMapping
 from mqregistry.protocol import lenient_json
 from mqregistry.protocol.bodies import register_content
 from mqregistry.protocol.bodies.register import (
-    decode_register_body,
     encode_register_body,
 )
 from mqregistry.protocol.bodies.register_chunks import cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.slices import finish
+from tests.protocol.at_once import decode_register_body
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.model import QueueData
 from mqregistry.protocol.bodies import register_chunks
-from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_chunks import CHUNK_BYTES, TopicChunk, cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.slices import finish
+from tests.protocol.at_once import decode_register_body
 
 Cells = dict[str, QueueData]
 Topic = tuple[str, tuple[int, int, int, int], int]

@@ -12,7 +12,8 @@ import redis
 
 from mqregistry.protocol import lenient_json
 from mqregistry.protocol.bodies.crc32 import body_crc32
-from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
+from tests.protocol.at_once import decode_register_body
 
 from .fleet import beating
 from .harness import Broker, Client, wait_until

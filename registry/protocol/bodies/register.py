@@ -21,7 +21,7 @@ from ...errors import LocalProtocolError, RemoteProtocolError
 from ...model import DataVersion, Int32, TopicConfig, TopicQueueMapping
 from .. import lenient_json
 from ..codes import SERVER_VERSION, VERSION_V3_0_11, VERSION_V5_0_0
-from ..slices import Slices, finish
+from ..slices import Slices
 from . import register_compressed, wire_json
 from .register_compressed import BodySize, begins_like_zlib
 from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, MAX_INFLATED_BYTES, RegisterBody, check_entries
@@ -60,7 +60,7 @@ _body: Final = TolerantDecoder(WireBody, "register body", nulls=frozenset({"filt
 _wrapper: Final = TolerantDecoder(_WireWrapper, "topic table")
 
 
-def decode_register_body(
+def decoding(
     body: bytes,
     *,
     compressed: bool,
@@ -68,7 +68,7 @@ def decode_register_body(
     now_ms: int = 0,
     mappings: bool = True,
     max_inflated_bytes: int = MAX_INFLATED_BYTES,
-) -> RegisterBody:
+) -> Slices[RegisterBody]:
     """Read the body of a registration, in whichever form it came.
 
     Args:
@@ -86,28 +86,6 @@ def decode_register_body(
     Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; what they
         tolerate was found by trying.
     """
-    return finish(
-        decoding(
-            body,
-            compressed=compressed,
-            version=version,
-            now_ms=now_ms,
-            mappings=mappings,
-            max_inflated_bytes=max_inflated_bytes,
-        )
-    )
-
-
-def decoding(
-    body: bytes,
-    *,
-    compressed: bool,
-    version: int,
-    now_ms: int = 0,
-    mappings: bool = True,
-    max_inflated_bytes: int = MAX_INFLATED_BYTES,
-) -> Slices[RegisterBody]:
-    """Do what :func:`decode_register_body` does, in slices."""
     if version < VERSION_V3_0_11:
         return (yield from _decoding_wrapper(body, now_ms))
     if not body:

@@ -3,7 +3,7 @@
 A body's topic table is cut between two topics, every 20 KiB or so. Where it is cut depends on the topics' names, not on
 how many topics came before: a broker's next body, and the bodies of other brokers of its cluster, have mostly the same
 chunks, and a chunk is known by the digest of its text. Text that does not look exactly as Java's writers write it is
-left to ``decode_register_body``, which reads everything.
+left to ``register.decoding``, which reads everything.
 
 Why the chunks tell the whole: the text before the table is matched whole, so the table begins where it is thought to.
 Each chunk, in braces, is a whole JSON object to a strict parser, and there is a comma between two of them; with the
@@ -120,7 +120,7 @@ class ChunkedBody:
             known: chunks by digest; what is decoded is added.
 
         Returns:
-            the same as ``decode_register_body``; None when the body is not as Java writes it, or names a topic twice.
+            the same as ``register.decoding``; None when the body is not as Java writes it, or names a topic twice.
 
         Raises:
             RemoteProtocolError: more topics than are taken at once.

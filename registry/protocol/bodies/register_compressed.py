@@ -144,7 +144,7 @@ def _ends_early() -> RemoteProtocolError:
 
 
 def decoding(body: bytes, now_ms: int, *, with_mappings: bool, limit_bytes: int) -> Slices[RegisterBody]:
-    """Decode a compressed body; see ``decode_register_body``."""
+    """Decode a compressed body; see ``register.decoding``."""
     text = _Text(body, limit_bytes)
     data_version = wire_json.data_version(_version.decode(text.part("data version", MAX_VERSION_BYTES)), now_ms)
     topics: dict[str, TopicConfig] = {}

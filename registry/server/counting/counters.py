@@ -7,6 +7,7 @@ these numbers when it is asked for.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
@@ -37,35 +38,25 @@ def code_of(reply: bytes) -> int:
     return int.from_bytes(reply[_HEADER_AT : _HEADER_AT + 2], signed=True)
 
 
+@dataclass(slots=True)
 class Counters:
     """Counts since this worker's start; :meth:`report` has the names that ``/metrics`` shows."""
 
-    __slots__ = (
-        "bad_frames", "closed", "durations", "lookups_error", "lookups_found", "lookups_known", "lookups_not_found",
-        "registrations_changed", "registrations_error", "registrations_refused", "registrations_unchanged",
-        "requests", "slow_clients", "stale_answers",
-    )  # fmt: skip
-
-    bad_frames: int
-    lookups_error: int
-    lookups_found: int  # without those in lookups_known, which are in no other number
-    lookups_known: int  # found, and answered from the lookup cache
-    lookups_not_found: int
-    registrations_changed: int
-    registrations_error: int
-    registrations_refused: int
-    registrations_unchanged: int
-    slow_clients: int
-    stale_answers: int
-
-    def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, 0)
-        self.requests: Counter[tuple[int, int]] = Counter()
-        """By request code (-1: one that nobody knows) and response code, without the lookups that the four numbers
-        have."""
-        self.closed = dict.fromkeys(Closed, 0)
-        self.durations = {group: Durations() for group in GROUPS}
+    bad_frames: int = 0
+    lookups_error: int = 0
+    lookups_found: int = 0  # without those in lookups_known, which are in no other number
+    lookups_known: int = 0  # found, and answered from the lookup cache
+    lookups_not_found: int = 0
+    registrations_changed: int = 0
+    registrations_error: int = 0
+    registrations_refused: int = 0
+    registrations_unchanged: int = 0
+    slow_clients: int = 0
+    stale_answers: int = 0
+    requests: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """By request code (-1: one that nobody knows) and response code, without the lookups that the four numbers have."""
+    closed: dict[Closed, int] = field(default_factory=lambda: dict.fromkeys(Closed, 0))
+    durations: dict[str, Durations] = field(default_factory=lambda: {group: Durations() for group in GROUPS})
 
     def answered(self, request_code: int, reply: bytes) -> None:
         """Count a request that got this reply, or would have if its sender had wanted one."""

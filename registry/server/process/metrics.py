@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,8 @@ from ...durations import Told, add_up, buckets
 from ...queued_output import dropped_lines
 from ...store.store import CallTimes
 from ...store.streams import Survey
-from .figures.sweeper_status import Sweeps
+from .figures.pipeline_status import PipelineStatus
+from .figures.sweeper_status import SweeperStatus, Sweeps
 from .figures.table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Series, of_counters, of_durations
 
 # A worker tells its status every second; one that is silent this long may be paused or hang.
@@ -209,17 +210,8 @@ def _stream_series(survey: Survey) -> Iterator[Series]:
             yield Series("stream_reader_lost", name, position.state == "lost", second=stream)
 
 
-class Shows(Protocol):
-    """What the HTTP port shows: a front end's :class:`FrontEndWorkers`, or a sweeper by itself."""
-
-    def not_ready(self) -> list[str]:
-        """Why /readyz answers 503; "" = it answers 200."""
-
-    def warnings(self) -> list[str]:
-        """What /readyz says beside the reasons."""
-
-    def series(self) -> Iterator[Series]:
-        """Every value that /metrics shows."""
+Shows = FrontEndWorkers | SweeperStatus | PipelineStatus
+"""What the HTTP port shows: of a front end, or of a sweeper or pipeline by itself."""
 
 
 def exposition(fleet: Shows, accept: str) -> tuple[bytes, str]:

@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -43,23 +43,9 @@ _READ_BYTES: Final = 1 << 16
 _FIRST_OTHER_FD: Final = 3
 
 
-class WorkerProcess(Protocol):
-    """The process of a worker, with the methods of asyncio's that are used."""
-
-    @property
-    def pid(self) -> int:
-        """The id of the worker's process."""
-
-    async def wait(self) -> int:
-        """Its exit status once it has ended; the negative number of the signal that killed it."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Raises ProcessLookupError when it is gone."""
-
-
 async def spawn(
     command: Sequence[str], spec: dict[str, Any], connections_fd: int, status_fd: int, log_fd: int
-) -> WorkerProcess:
+) -> asyncio.subprocess.Process:
     """A worker in a new interpreter, which inherits these files; log_fd is its stderr.
 
     Raises:

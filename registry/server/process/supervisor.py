@@ -29,7 +29,7 @@ from .metrics import FrontEndWorkers, Status
 from .pipes import lines, open_pipe
 from .port.acceptor import Acceptor, open_acceptor
 from .port.holder import when_free
-from .spawning import WORKER_COMMAND, ForkedWorker, WorkerProcess, spawn
+from .spawning import WORKER_COMMAND, ForkedWorker, spawn
 from .stream_metrics import survey
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,8 @@ def _stop_signals() -> list[signal.Signals]:
     numbers = [signal.SIGTERM, signal.SIGINT]
     return numbers if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*numbers, signal.SIGHUP]
 
+
+WorkerProcess = ForkedWorker | asyncio.subprocess.Process
 
 Beside = Callable[[Store], Coroutine[Any, Any, None]]
 """Something that runs as long as a front end does, with the front end's store."""

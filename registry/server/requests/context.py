@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ...auth.rights import Kind, Resource
 from ...behaviour import behaviour_of
@@ -27,6 +27,7 @@ from ..counting.counters import Counters
 from ..rates.rates import Rates
 from ..view.channels import ChannelOwner
 from ..view.effects import Effects
+from ..view.follower import Follower
 from ..view.lookup_counts import LookupCounts
 from ..view.route_answers import RouteAnswers
 from ..view.route_watches import RouteWatches
@@ -46,13 +47,6 @@ _MOST_DECISIONS: Final = 10
 _GIVEN_BACK_S: Final = 6.0
 # Topics of a registration that are looked at before others are served.
 _CHECKED_AT_ONCE: Final = 500
-
-
-class Health(Protocol):
-    """What the handlers need of the follower."""
-
-    def look_again(self, *, has_lost: bool = False) -> None:
-        """Have the tables read again: Redis contradicts the view. has_lost: it has lost changes for certain."""
 
 
 class NotAllowed(RegistryError):
@@ -79,7 +73,7 @@ class RequestContext:
         kv: KvStore,
         channels: ChannelOwner,
         counters: Counters,
-        health: Health,
+        health: Follower,
     ) -> None:
         self.behaviour = behaviour = behaviour_of(settings.compat)
         self.replies = Replies(behaviour.reply_version, behaviour.faq, Encoding[settings.serialize_type])

@@ -19,7 +19,7 @@ import contextlib
 import errno
 import logging
 import socket
-from typing import Final, Protocol
+from typing import Final
 
 from ....errors import StartError
 from .received_connections import AT_ONCE, receive
@@ -34,22 +34,6 @@ _FULL_PAUSE_S: Final = 0.01
 # that reports first would get most of them.
 _COUNT_AFTER_S: Final = 0.5
 _FULL: Final = frozenset({errno.EAGAIN, errno.ETOOMANYREFS})
-
-
-class Acceptor(Protocol):
-    """How connections reach the workers; ``index`` is a worker's."""
-
-    def fd_for(self, index: int) -> int:
-        """The file descriptor that a worker inherits, which is about to be started."""
-
-    def worker_ready(self, index: int) -> None:
-        """The worker serves from now on."""
-
-    def worker_ended(self, index: int, *, comes_back: bool) -> None:
-        """The worker has ended; comes_back: it had answered, so its successor is likely to answer soon."""
-
-    def close(self) -> None:
-        """Accept no more connections."""
 
 
 class SingleWorkerAcceptor:
@@ -266,6 +250,10 @@ class SharedAcceptor:
             self._accept_later(_FULL_PAUSE_S)
         else:
             self._set_accepting(self._listens and bool(self._taking()))
+
+
+Acceptor = SingleWorkerAcceptor | SharedAcceptor
+"""How connections reach the workers; the ``index`` in its methods is a worker's."""
 
 
 def open_acceptor(host: str, port: int, backlog: int, workers: int) -> Acceptor:
