@@ -38,27 +38,30 @@ def _parser(option: Option) -> Callable[[click.Context, click.Parameter, str | N
     return parse
 
 
-def setting_options(*names: str) -> Callable[[_Function], _Function]:
-    """Flags for these settings; None where a flag is not given."""
+def together(*options: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
+    """Several options as one decorator; help has them in this order."""
 
     def decorate(function: _Function) -> _Function:
-        for name in reversed(names):
-            option = options()[name]
-            help_text = f"{option.about.help} [env: {option.variables[0]}]"
-            if name in _SWITCHES:
-                flag, value, help_text = _SWITCHES[name]
-                function = click.option(flag, name, flag_value=value, type=bool, default=None, help=help_text)(function)
-                continue
-            function = click.option(
-                option.flag, name, default=None, metavar=_metavar(option), callback=_parser(option), help=help_text
-            )(function)
+        for option in reversed(options):
+            function = option(function)
         return function
 
     return decorate
 
 
-def _metavar(option: Option) -> str:
-    return option.about.metavar or "|".join(option.about.choices) or option.name.split("_")[-1].upper()
+def setting_options(*names: str) -> Callable[[_Function], _Function]:
+    """Flags for these settings; None where a flag is not given."""
+    return together(*map(_setting_option, names))
+
+
+def _setting_option(name: str) -> Callable[[Any], Any]:
+    if name in _SWITCHES:
+        flag, value, help_text = _SWITCHES[name]
+        return click.option(flag, name, flag_value=value, type=bool, default=None, help=help_text)
+    option = options()[name]
+    metavar = option.about.metavar or "|".join(option.about.choices) or name.split("_")[-1].upper()
+    help_text = f"{option.about.help} [env: {option.variables[0]}]"
+    return click.option(option.flag, name, default=None, metavar=metavar, callback=_parser(option), help=help_text)
 
 
 config_file_option: Final = click.option(

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -17,17 +17,17 @@ from ..config.settings import Settings
 from ..errors import ConfigError, StoreRefusesWrites, StoreUnavailable
 from ..events.by import CLI, this_process
 from ..store.store import Store, open_existing
-from .options import config_file_option, read_settings, setting_options
+from .options import config_file_option, read_settings, setting_options, together
 from .run.state_files import find_running
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _Answer = TypeVar("_Answer")
 
 
-def target_options(function: _Function) -> _Function:
-    """--redis, --namespace, -c and --json."""
-    function = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")(function)
-    return setting_options("redis", "namespace")(config_file_option(function))
+target_options: Final = together(
+    setting_options("redis", "namespace"),
+    config_file_option,
+    click.option("--json", "as_json", is_flag=True, help="JSON instead of a table."),
+)
 
 
 def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:

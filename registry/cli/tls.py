@@ -6,16 +6,25 @@ import functools
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import click
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from .options import together
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
-def tls_options(function: _Function) -> _Function:
+_OPTIONS: Final = together(
+    click.option("--tls", is_flag=True, help="TLS, without checking the name server's certificate."),
+    click.option("--tls-ca", type=_FILE, metavar="FILE",
+                 help="TLS, with name servers whose certificate is signed by one of these (PEM)."),
+    click.option("--tls-cert", type=_FILE, metavar="FILE", help="TLS, showing name servers this certificate (PEM)."),
+    click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert, unless it is in that file."),
+)  # fmt: skip
+
+
+def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--tls``, ``--tls-ca``, ``--tls-cert`` and ``--tls-key``; the command is called with ``tls``: an SSLContext,
     or None.
     """
@@ -26,17 +35,7 @@ def tls_options(function: _Function) -> _Function:
     ) -> Any:
         return function(*arguments, tls=client_context(tls, tls_ca, tls_cert, tls_key), **options)
 
-    command: Any = with_context
-    for option in (
-        click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert, unless it is in that file."),
-        click.option("--tls-cert", type=_FILE, metavar="FILE",
-                     help="TLS, showing name servers this certificate (PEM)."),
-        click.option("--tls-ca", type=_FILE, metavar="FILE",
-                     help="TLS, with name servers whose certificate is signed by one of these (PEM)."),
-        click.option("--tls", is_flag=True, help="TLS, without checking the name server's certificate."),
-    ):  # fmt: skip
-        command = option(command)
-    return cast(_Function, command)
+    return _OPTIONS(with_context)
 
 
 def client_context(tls: bool, ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -13,8 +13,7 @@ from ...auth.users import Effect, Rule
 from ...auth.words import parse_resource, parse_rights
 from ...networks import canonical_network
 from .. import complete_names
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from ..options import together
 
 user_argument: Final = click.argument("name", metavar="USER", shell_complete=complete_names.users)
 
@@ -37,29 +36,23 @@ from_option: Final = click.option(
 )  # fmt: skip
 
 
-def user_options(function: _Function) -> _Function:
-    """What a user is: --role, --certificate, --network, --from."""
-    for option in (
-        from_option,
-        click.option(
-            "--network", "networks", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
-            help="Callers from there that show neither signature nor certificate are this user.",
-        ),
-        click.option(
-            "--certificate", "certificates", multiple=True, metavar="NAME", callback=_each(canonical_certificate),
-            help="A name in its client certificate: URI:spiffe://..., DNS:broker-a.example or CN:broker-a.",
-        ),
-        click.option(
-            "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]), callback=_roles,
-            help="Rights that belong together; may be given several times.",
-        ),
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def _roles(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[Role, ...]:
-    return tuple(role for role in Role if role in texts)
+# What a user is.
+user_options: Final = together(
+    click.option(
+        "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]),
+        callback=lambda _, __, texts: tuple(role for role in Role if role in texts),
+        help="Rights that belong together; may be given several times.",
+    ),
+    click.option(
+        "--certificate", "certificates", multiple=True, metavar="NAME", callback=_each(canonical_certificate),
+        help="A name in its client certificate: URI:spiffe://..., DNS:broker-a.example or CN:broker-a.",
+    ),
+    click.option(
+        "--network", "networks", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
+        help="Callers from there that show neither signature nor certificate are this user.",
+    ),
+    from_option,
+)  # fmt: skip
 
 
 def complete_rights(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Final
 
 import click
 
@@ -12,22 +11,16 @@ from ...auth.users import ANONYMOUS, Effect
 from ...store.auth.policies import PolicyStore
 from ...store.store import Store
 from .. import output
+from ..options import together
 from .arguments import complete_resources, complete_rights, from_option, parse_rules, user_argument
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def rule_arguments(function: _Function) -> _Function:
-    """USER, RIGHTS, RESOURCE..., --from, --remove."""
-    for part in (
-        click.option("--remove", is_flag=True, help="Take these rights out of the rules on these resources instead."),
-        from_option,
-        click.argument("resources", metavar="[RESOURCE]...", nargs=-1, shell_complete=complete_resources),
-        click.argument("rights", shell_complete=complete_rights),
-        user_argument,
-    ):
-        function = part(function)
-    return function
+rule_arguments: Final = together(
+    user_argument,
+    click.argument("rights", shell_complete=complete_rights),
+    click.argument("resources", metavar="[RESOURCE]...", nargs=-1, shell_complete=complete_resources),
+    from_option,
+    click.option("--remove", is_flag=True, help="Take these rights out of the rules on these resources instead."),
+)
 
 
 async def change_rules(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import msgspec
@@ -20,6 +20,7 @@ from ...compare.report import alike
 from ...errors import ConfigError
 from ...operators.words import counted
 from .. import output
+from ..options import together
 from ..tls import tls_options
 from .connected import clients_here, clients_in
 from .sides import NameServerSide, look_at
@@ -29,8 +30,6 @@ from .words import length_option, what_differs
 _FAILED: Final = 1
 _UNREACHABLE: Final = 3
 _AGAIN_S: Final = 1.0
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class MigrationSeen(msgspec.Struct, frozen=True):
@@ -47,27 +46,23 @@ class MigrationSeen(msgspec.Struct, frozen=True):
         return next(one.state for one in self.steps if one.step is step)
 
 
-def _common(function: _Function) -> _Function:
-    """Arguments and options that all of them have."""
-    for decorate in reversed((
-        click.argument("java", metavar="JAVA"),
-        click.argument("ours", metavar="OURS"),
-        click.option("--before", type=click.Choice([one.value for one in Step]), metavar="STEP",
-                     help="Say whether STEP may be done now: ends with 0 and its commands, or with 1 and the reason."),
-        click.option("--until-done", "until_done", type=click.Choice([one.value for one in Step]), metavar="STEP",
-                     help="Wait until STEP is done: ends with 0 then, with 1 after --within."),
-        length_option("--within", "within_ms", "How long --until-done waits.", "10m"),
-        click.option("--peers", multiple=True, metavar="HOST:PORT=FILE",
-                     help="What ss printed on the machine of that name server, see clients-leave; repeatable."),
-        click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
-                     help="Also compare this KV namespace: no request lists them. Repeatable."),
-        click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True,
-                     metavar="S", help="For a connection, and for each answer."),
-        click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
-        tls_options,
-    )):  # fmt: skip
-        function = decorate(function)
-    return function
+_common: Final = together(
+    click.argument("java", metavar="JAVA"),
+    click.argument("ours", metavar="OURS"),
+    click.option("--before", type=click.Choice([one.value for one in Step]), metavar="STEP",
+                 help="Say whether STEP may be done now: ends with 0 and its commands, or with 1 and the reason."),
+    click.option("--until-done", "until_done", type=click.Choice([one.value for one in Step]), metavar="STEP",
+                 help="Wait until STEP is done: ends with 0 then, with 1 after --within."),
+    length_option("--within", "within_ms", "How long --until-done waits.", "10m"),
+    click.option("--peers", multiple=True, metavar="HOST:PORT=FILE",
+                 help="What ss printed on the machine of that name server, see clients-leave; repeatable."),
+    click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
+                 help="Also compare this KV namespace: no request lists them. Repeatable."),
+    click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True,
+                 metavar="S", help="For a connection, and for each answer."),
+    click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
+    tls_options,
+)  # fmt: skip
 
 
 @click.group()

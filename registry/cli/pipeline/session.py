@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ..options import config_file_option, read_settings, setting_options
+from ..options import config_file_option, read_settings, setting_options, together
 from .extras import spark_extra
 
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
@@ -63,6 +63,24 @@ conf_option: Final = click.option(
 )  # fmt: skip
 
 
+_OPTIONS: Final = together(
+    click.option(
+        "--master", default="local[*]", show_default=True, metavar="MASTER",
+        callback=_matching(_MASTER, "local, local[N], local[*], yarn, spark://HOST:PORT or k8s://HOST:PORT"),
+        help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master is used).",
+    ),
+    click.option(
+        "--driver-memory", default="1g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
+        callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),
+    ),
+    click.option(
+        "--jars", metavar="DIR", envvar="MQREGISTRY_DELTA_JARS",
+        help="Folder of the jars with which Spark writes Delta tables, as 'mqregistry pipeline jars DIR' fills it; "
+        "without it Spark fetches them. [env: MQREGISTRY_DELTA_JARS]",
+    ),
+)  # fmt: skip
+
+
 def spark_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add ``--master``, ``--driver-memory`` and ``--jars``; the command gets ``spark``, with its ``--conf`` in it."""
 
@@ -72,25 +90,7 @@ def spark_options(function: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         function(spark=SparkStart(master, driver_memory, jars, conf or {}), **options)
 
-    for option in (
-        click.option(
-            "--jars", metavar="DIR", envvar="MQREGISTRY_DELTA_JARS",
-            help="Folder of the jars with which Spark writes Delta tables, as 'mqregistry pipeline jars DIR' fills it; "
-            "without it Spark fetches them. [env: MQREGISTRY_DELTA_JARS]",
-        ),
-        click.option(
-            "--driver-memory", default="1g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
-            callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),
-        ),
-        click.option(
-            "--master", default="local[*]", show_default=True, metavar="MASTER",
-            callback=_matching(_MASTER, "local, local[N], local[*], yarn, spark://HOST:PORT or k8s://HOST:PORT"),
-            help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master is "
-            "used).",
-        ),
-    ):  # fmt: skip
-        option(command)
-    return command
+    return _OPTIONS(command)
 
 
 def namespace_options(function: Callable[..., None]) -> Callable[..., None]:

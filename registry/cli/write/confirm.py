@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import Final
 
 import click
 
 from ...operators.previews import Mistaken, Preview
 from .. import output
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def yes_option(function: _Function) -> _Function:
-    """Give a command the option ``--yes``, which asks nothing."""
-    return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(function)
+yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 
 
 def confirm(*lines: str, yes: bool, as_json: bool) -> None:
