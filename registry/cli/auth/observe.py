@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from ...auth.mending import mend_of, still_refused
-from ...auth.refused import RefusedSummary
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.snapshot import read_head
@@ -29,7 +29,9 @@ async def observe(store: Store, number: int, as_json: bool) -> None:
     left = still_refused(policy, rows)
     if as_json:
         output.json_page([
-            {**_json(row), "allowed_now": row not in left, "mend": mend_of(policy, row).command}
+            {**msgspec.structs.asdict(row.kind), "source": row.last.source, "how": row.last.how, "mode": row.mode,
+             "count": row.count, "first_ms": row.first_ms, "last_ms": row.last_ms, "allowed_now": row not in left,
+             "mend": mend_of(policy, row).command}
             for row in rows[:number]
         ])  # fmt: skip
         return
@@ -51,11 +53,3 @@ async def observe(store: Store, number: int, as_json: bool) -> None:
         facts.insert(0, f"the mode is {policy.mode}; no request was seen that the rules do not allow")
     for fact in facts:
         click.echo(fact, err=True)
-
-
-def _json(row: RefusedSummary) -> dict[str, object]:
-    return {
-        "user": row.kind.user, "right": row.kind.right, "resources": row.kind.resources, "reason": row.kind.reason,
-        "source": row.last.source, "how": row.last.how, "mode": row.mode, "count": row.count,
-        "first_ms": row.first_ms, "last_ms": row.last_ms,
-    }  # fmt: skip

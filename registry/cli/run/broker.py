@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import msgspec
 
 from ...client.addresses import NAMESRV_ADDR
 from ...client.broker.registrar import (
@@ -26,11 +24,11 @@ from ...names import printable
 from ...operators.words import counted
 from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
 from ...queued_output import queue_output
-from .. import complete_names
+from .. import complete_names, output
 from ..tls import tls_options
 from ..topics_file import parse_topic, read_topics
 from ..write.broker import broker
-from .state_files import find_running
+from .state_files import name_servers_or
 
 _RELEASES: Final = {
     "4.8.0": VERSION_V4_8_0,
@@ -135,17 +133,6 @@ def _config(options: dict[str, Any]) -> BrokerConfig:
     )
 
 
-def _name_servers(namesrv: str | None) -> str:
-    """The name servers that were given, else the one that runs here."""
-    given = namesrv or os.environ.get(NAMESRV_ADDR, "")
-    if given:
-        return given
-    running = find_running()
-    if len(running) != 1:
-        raise ConfigError(f"name the servers to register at: --namesrv HOST:PORT (or {NAMESRV_ADDR}), or --redis URL")
-    return f"{running[0].host}:{running[0].port}"
-
-
 class _Drill:
     """One run of the command: the broker, and what is printed."""
 
@@ -164,7 +151,8 @@ class _Drill:
             self._registrar = BrokerRegistrar(config, topics, transport="redis", redis=writer, **common)
             self._writer: RedisWriter | None = writer
         else:
-            servers = _name_servers(options["namesrv"])
+            advice = f"name the servers to register at: --namesrv HOST:PORT (or {NAMESRV_ADDR}), or --redis URL"
+            servers = name_servers_or(options["namesrv"], advice)
             self._registrar = BrokerRegistrar(config, topics, servers, tls=options["tls"], **common)
             self._writer = None
 
@@ -196,7 +184,7 @@ class _Drill:
                 await self._writer.close()
         for server, error in self._registrar.unregistered.items():
             if self._as_json:
-                _json({"server": server, "status": "failed" if error else "unregistered", "error": error})
+                output.json_line({"server": server, "status": "failed" if error else "unregistered", "error": error})
             else:
                 click.echo(f"{server}  {f'not unregistered: {error}' if error else 'unregistered'}")
 
@@ -213,14 +201,12 @@ class _Drill:
             return
         self._said[result.server] = news
         if self._as_json:
-            _json(
-                {
-                    "server": result.server, "status": result.status, "elapsed_ms": round(result.elapsed_ms, 1),
-                    "error": result.error, "failures": result.failures, "masterAddr": answer.master_addr,
-                    "haServerAddr": answer.ha_server_addr, "orderTopicConfig": answer.order_topic_config,
-                    "dataVersion": result.data_version,
-                }
-            )  # fmt: skip
+            output.json_line({
+                "server": result.server, "status": result.status, "elapsed_ms": round(result.elapsed_ms, 1),
+                "error": result.error, "failures": result.failures, "masterAddr": answer.master_addr,
+                "haServerAddr": answer.ha_server_addr, "orderTopicConfig": answer.order_topic_config,
+                "dataVersion": result.data_version,
+            })  # fmt: skip
             return
         text = f"{result.server}  {result.status} after {result.elapsed_ms:.0f} ms"
         if result.error:
@@ -234,7 +220,3 @@ class _Drill:
         if result.ok and answer.order_topic_config:
             text += f", ordered: {', '.join(sorted(answer.order_topic_config))}"
         click.echo(printable(text))
-
-
-def _json(value: dict[str, Any]) -> None:
-    click.echo(msgspec.json.encode(value).decode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import ssl
@@ -20,7 +19,7 @@ from ...store.store import Store
 from ..options import setting_options
 from ..target import find_target
 from ..tls import tls_options
-from .state_files import find_running
+from .state_files import name_servers_or
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
@@ -122,7 +121,9 @@ def simulate(
     if dry_run:
         return
     if past is None:
-        outcome = asyncio.run(_play(plan, servers, scale))
+        from ...simulate.run import Simulation
+
+        outcome = asyncio.run(_watched(Simulation(plan, servers), scale))
     else:
         outcome = asyncio.run(_write_past(plan, find_target({"redis": redis, "namespace": past}, None)))
     if outcome.fault_count:
@@ -132,19 +133,8 @@ def simulate(
 async def _servers(namesrv: str | None, tls: ssl.SSLContext | None) -> list[SimulatedServer]:
     from ...simulate.broker import SimulatedServer
 
-    given = namesrv or os.environ.get(NAMESRV_ADDR, "")
-    if not given:
-        running = find_running()
-        if len(running) != 1:
-            raise ConfigError(f"say which name servers: --namesrv 'HOST:PORT;HOST:PORT' (or {NAMESRV_ADDR})")
-        given = f"{running[0].host}:{running[0].port}"
+    given = name_servers_or(namesrv, f"say which name servers: --namesrv 'HOST:PORT;HOST:PORT' (or {NAMESRV_ADDR})")
     return [SimulatedServer(address.host, address.port, tls) for address in await NameServerAddresses(given).refresh()]
-
-
-async def _play(plan: DayPlan, servers: list[SimulatedServer], scale: float) -> Outcome:
-    from ...simulate.run import Simulation
-
-    return await _watched(Simulation(plan, servers), scale)
 
 
 async def _write_past(plan: DayPlan, settings: Settings) -> Outcome:

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from ...errors import StartError
+from ...errors import ConfigError, StartError
 from .private_folder import make_private
 
 logger = logging.getLogger(__name__)
@@ -138,6 +138,18 @@ def find_running() -> list[Running]:
             with contextlib.suppress(OSError):
                 file.unlink()
     return found
+
+
+def name_servers_or(given: str | None, advice: str) -> str:
+    """The name servers that an option or NAMESRV_ADDR gives, else the one that runs here, else an error: the advice."""
+    from ...client.addresses import NAMESRV_ADDR  # few commands need it
+
+    if found := given or os.environ.get(NAMESRV_ADDR, ""):
+        return found
+    running = find_running()
+    if len(running) != 1:
+        raise ConfigError(advice)
+    return f"{running[0].host}:{running[0].port}"
 
 
 def _read(file: Path) -> Running | None:

@@ -6,7 +6,7 @@ import codecs
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 import msgspec
@@ -106,15 +106,28 @@ async def export(store: Store, as_json: bool) -> None:
     output.json_page({"configTable": await _read(store)})
 
 
-class KvImport(NamedTuple):
+class KvSet(msgspec.Struct, frozen=True):
+    """A key that an import sets; before: its value now, None: it has none."""
+
+    kv_namespace: str
+    key: str
+    value: str
+    before: str | None
+
+    def __str__(self) -> str:
+        was = "" if self.before is None else f" (was {self.before})"
+        return f"{self.kv_namespace}/{self.key} = {self.value}{was}"
+
+
+class KvImport(msgspec.Struct, frozen=True):
     """What an import changes.
 
-    namespaces: those that it makes. changes: (KV namespace, key, value before or None, value). unchanged: keys that
-    have their value already. only_here: keys that are not in the file.
+    namespaces: those that it makes. unchanged: keys that have their value already. only_here: keys that are not in the
+    file.
     """
 
     namespaces: list[str]
-    changes: list[tuple[str, str, str | None, str]]
+    changes: list[KvSet]
     unchanged: int
     only_here: int
 
@@ -132,7 +145,7 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
     if not dry_run:
         await carry_out_import(store, plan)
     if as_json:
-        output.json_page(_plan_json(plan, dry_run=dry_run))
+        output.json_page({"dry_run": dry_run, **msgspec.structs.asdict(plan)})
     else:
         output.show(*_plan_lines(plan, dry_run=dry_run))
 
@@ -150,8 +163,8 @@ async def carry_out_import(store: Store, plan: KvImport, *, by: By | None = None
     kv_store = KvStore(store)
     for name in plan.namespaces:
         await kv_store.put(name, "", None, by=by)  # without a value this makes only the KV namespace
-    for name, key, _, value in plan.changes:
-        await kv_store.put(name, key, value, by=by)
+    for one in plan.changes:
+        await kv_store.put(one.kv_namespace, one.key, one.value, by=by)
 
 
 def read_file(file: Path) -> Kv:
@@ -224,7 +237,7 @@ def compare(wanted: Kv, known: Kv) -> KvImport:
             if before == value:
                 unchanged += 1
             else:
-                changes.append((name, key, before, value))
+                changes.append(KvSet(name, key, value, before))
     only_here = sum(key not in wanted.get(name, {}) for name, table in known.items() for key in table)
     return KvImport([name for name in sorted(wanted) if name not in known and not wanted[name]], changes, unchanged,
                 only_here)  # fmt: skip
@@ -232,30 +245,13 @@ def compare(wanted: Kv, known: Kv) -> KvImport:
 
 def _plan_lines(plan: KvImport, *, dry_run: bool) -> list[str]:
     lines = [f"{name}: an empty KV namespace" for name in plan.namespaces]
-    lines += [_change_line(name, key, before, value) for name, key, before, value in plan.changes]
-    added = sum(before is None for _, _, before, _ in plan.changes)
+    lines += map(str, plan.changes)
+    added = sum(one.before is None for one in plan.changes)
     would = "would be " if dry_run else ""
     summary = f"{added} {would}added, {len(plan.changes) - added} {would}changed, {plan.unchanged} the same"
     if plan.only_here:
         summary += f"; {plan.only_here} not in the file: left as they are"
     return [*lines, summary]
-
-
-def _plan_json(plan: KvImport, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "namespaces": plan.namespaces,
-        "changes": [
-            {"kv_namespace": name, "key": key, "value": value, "before": before}
-            for name, key, before, value in plan.changes
-        ],
-        "unchanged": plan.unchanged,
-        "only_here": plan.only_here,
-    }
-
-
-def _change_line(name: str, key: str, before: str | None, value: str) -> str:
-    return f"{name}/{key} = {value}" + ("" if before is None else f" (was {before})")
 
 
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
