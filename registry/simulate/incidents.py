@@ -77,26 +77,22 @@ class Timeline:
 _Incident = Callable[[DayShape, Timeline, int, random.Random], int | None]
 
 
-def _restart(kind: OpKind, least_ms: int, shortest: float, longest: float) -> _Incident:
-    """One process ends in this way, and starts again after a part of the day between these two, or ``least_ms``."""
+def _restart(kind: OpKind, least_ms: int, shortest: float, longest: float, *, master: bool = False) -> _Incident:
+    """One process ends in this way, and starts again after a part of the day between these two, or ``least_ms``.
 
-    def restart(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int:
-        member = chance.choice(line.broker.members).id
+    master: it is the master of several.
+    """
+
+    def restart(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int | None:
+        if master and len(line.broker.members) == 1:
+            return None
+        member = 0 if master else chance.choice(line.broker.members).id
         back_ms = at_ms + max(least_ms, round(shape.duration_ms * chance.uniform(shortest, longest)))
         line.end(at_ms, member, kind)
         line.start(back_ms, member)
         return back_ms
 
     return restart
-
-
-def _lose_master(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int | None:
-    if len(line.broker.members) == 1:
-        return None
-    back_ms = at_ms + max(200, round(shape.duration_ms * chance.uniform(0.02, 0.08)))
-    line.end(at_ms, 0, OpKind.CLOSE)
-    line.start(back_ms, 0)
-    return back_ms
 
 
 def _outage(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int | None:
@@ -153,6 +149,7 @@ def _wipe(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) ->
 
 _flap = _restart(OpKind.CLOSE, 50, 0.002, 0.008)
 _leave = _restart(OpKind.LEAVE, 100, 0.01, 0.05)
+_lose_master = _restart(OpKind.CLOSE, 200, 0.02, 0.08, master=True)
 _CALM: Final[tuple[_Incident, ...]] = (_stall, _unlink, _wipe)
 _DECK: Final[tuple[_Incident, ...]] = (_flap, _flap, _lose_master, _outage, _silence, _leave, *_CALM)
 

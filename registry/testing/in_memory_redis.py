@@ -19,10 +19,11 @@ point is written so that it can be reported to fakeredis as it is (seen with 2.4
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
-from typing import Any, Final, Self
+from typing import Any, Final
 
 try:
     from fakeredis import FakeAsyncRedis, FakeServer
@@ -183,7 +184,7 @@ class _FakeConnection(FakeAsyncRedisConnection):
         self._reader, self._writer = FakeReader(self._sock), FakeWriter(self._sock)
 
 
-class InMemoryRedis:
+class InMemoryRedis(contextlib.AbstractContextManager["InMemoryRedis"]):
     """A Redis that exists in this process alone, for a registry of tests; several are apart from each other.
 
     Its ``url`` is for ``Store(...)`` in this process, until :meth:`close`.
@@ -193,9 +194,6 @@ class InMemoryRedis:
         self._server = FakeServer(version=(7, 0), server_type="redis")
         self.url = f"unix:///in-memory-{os.getpid()}-{next(_numbers)}"
         OPENERS[self.url] = self._open
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

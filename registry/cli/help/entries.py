@@ -9,15 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from ...errors import (
-    MissingRight,
-    NoNamespace,
-    NoRoute,
-    PeerUnavailable,
-    StartError,
-    StoreRefusesWrites,
-    StoreUnavailable,
-)
+from ... import errors
 
 _HEADING: Final = re.compile(r"^(#{2,3}) (.+)\n\n\*\*`mqregistry help ([a-z-]+)`\*\*((?:.|\n(?!\n))*)\n", re.M)
 _ANY: Final = "…"
@@ -26,9 +18,9 @@ _SHOWN: Final = 5
 
 # The entry of an error of which the page names no message; the first that fits.
 _OF_KINDS: Final = (
-    (StartError, "cannot-start"), (StoreRefusesWrites, "redis-refuses-writes"), (StoreUnavailable, "redis-away"),
-    (NoNamespace, "no-namespace"), (MissingRight, "missing-right"), (PeerUnavailable, "no-name-server"),
-    (NoRoute, "no-route"),
+    (errors.StartError, "cannot-start"), (errors.StoreRefusesWrites, "redis-refuses-writes"),
+    (errors.StoreUnavailable, "redis-away"), (errors.NoNamespace, "no-namespace"),
+    (errors.MissingRight, "missing-right"), (errors.PeerUnavailable, "no-name-server"), (errors.NoRoute, "no-route"),
 )  # fmt: skip
 OTHERWISE: Final = "unclear"
 

@@ -13,11 +13,9 @@ import msgspec
 from prometheus_client import Metric
 from prometheus_client.core import HistogramMetricFamily
 
-from ...client.addresses import NameServerAddress, NameServerAddresses
 from ...compare.differences import Cell
 from ...compare.lasting import Sort, now_ms
 from ...durations import Durations, buckets
-from ...errors import ConfigError
 from ...operators.words import counted
 from ...queued_output import queue_output
 from ...shadow.counts import Counts, quantile_s
@@ -26,6 +24,7 @@ from ...shadow.repeats import Repeats
 from ...shadow.tap import Tap
 from .. import output
 from ..exporter import exporting, family, listen_address
+from ..read.tables import one_name_server
 from ..tls import tls_options
 from .words import length_option, show_groups, show_uncounted
 
@@ -158,7 +157,7 @@ def shadow(
     logging.basicConfig(level=logging.WARNING, format="mqregistry: %(message)s")
 
     async def work() -> int:
-        to, asked = await _address(java, "--java"), await _address(ours, "--ours")
+        to, asked = await one_name_server(java, "--java"), await one_name_server(ours, "--ours")
         counts = Counts()
         repeats = Repeats(to, asked, counts, lasting_ms=lasting_ms, most_per_s=most_per_s, timeout_s=timeout_s, tls=tls)
         relay = Relay(host, port, to.host, to.port, lambda: Tap(counts, repeats.offer))
@@ -189,13 +188,3 @@ async def _report(now: _Now, stop: asyncio.Event, every_s: float, as_json: bool)
             output.json_line(now.as_json())
         else:
             now.show()
-
-
-async def _address(given: str, option: str) -> NameServerAddress:
-    try:
-        found = await NameServerAddresses(given).refresh()
-    except ConfigError as error:
-        raise click.UsageError(f"{option}: {error}") from error
-    if len(found) != 1:
-        raise click.UsageError(f"{option} {given}: name one server")
-    return found[0]

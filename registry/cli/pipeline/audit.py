@@ -12,7 +12,6 @@ import click
 from .. import output
 from ..options import lake_option
 from ..target import find_target, target_options
-from .extras import spark_extra
 from .session import SparkStart, spark_options
 
 if TYPE_CHECKING:
@@ -38,10 +37,10 @@ def audit(
     missing.
     """
     settings = find_target(flags, config_file)
-    with spark_extra():
-        from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.past.audit import audit as run_audit
-        from mqregistry.pipeline.past.audit import check
+    from mqregistry.pipeline.lake.lake import Lake
+    from mqregistry.pipeline.past.audit import audit as run_audit
+    from mqregistry.pipeline.past.audit import check
+
     begun, where = time.monotonic(), Lake(lake)
     check(settings.redis, settings.namespace, where)
     click.echo("starting Spark", err=True)

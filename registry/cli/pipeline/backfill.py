@@ -7,7 +7,6 @@ import functools
 import click
 
 from ..options import lake_option
-from .extras import spark_extra
 from .session import SparkStart, conf_option, namespace_options, spark_options
 
 
@@ -22,11 +21,11 @@ def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) ->
 
     Until it is done the old tables are read. While 'pipeline run' works on the namespace it is refused.
     """
-    with spark_extra():
-        from mqregistry.pipeline import backfill as work
-        from mqregistry.pipeline.gold.refresh import refresh
-        from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.spark.lock import lock
+    from mqregistry.pipeline import backfill as work
+    from mqregistry.pipeline.gold.refresh import refresh
+    from mqregistry.pipeline.lake.lake import Lake
+    from mqregistry.pipeline.spark.lock import lock
+
     where = Lake(lake)
     where.try_to_write()
     epochs = [epoch] if epoch else where.epochs(namespace)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..options import lake_option
-from .extras import spark_extra
 from .session import SparkStart, conf_option, spark_options
 
 
@@ -19,9 +18,9 @@ def maintain(lake: str, spark: SparkStart) -> None:
     'pipeline run' does this by itself, every hour and every day; for 'pipeline run --once' from cron run it once a day.
     It may run beside either.
     """
-    with spark_extra():
-        from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.maintain import maintain as work
+    from mqregistry.pipeline.lake.lake import Lake
+    from mqregistry.pipeline.maintain import maintain as work
+
     where = Lake(lake)
     where.try_to_write()
     with spark.session() as session:

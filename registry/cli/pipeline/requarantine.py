@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..options import lake_option
-from .extras import spark_extra
 from .session import SparkStart, conf_option, namespace_options, spark_options
 
 
@@ -20,10 +19,10 @@ def requarantine(namespace: str, lake: str, spark: SparkStart) -> None:
     The next 'pipeline run' goes on with what can be read now; where it went on behind a gap already, 'pipeline
     backfill' closes the gap. It needs no Redis.
     """
-    with spark_extra():
-        from mqregistry.pipeline.bronze.again import requarantine as work
-        from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.spark.lock import lock
+    from mqregistry.pipeline.bronze.again import requarantine as work
+    from mqregistry.pipeline.lake.lake import Lake
+    from mqregistry.pipeline.spark.lock import lock
+
     where = Lake(lake)
     where.try_to_write()
     with spark.session() as session:

@@ -17,7 +17,6 @@ import click
 from ...queued_output import queue_children_output, queue_output
 from ..options import also_option, config_file_option, lake_option, setting_options
 from ..target import find_target
-from .extras import spark_extra
 from .session import SparkStart, conf_option, spark_options
 
 
@@ -73,10 +72,10 @@ def run(
     queue_output()
     queue_children_output()  # of Spark's Java
     settings = find_target(flags, config_file)
-    with spark_extra():
-        from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.run import RunSettings
-        from mqregistry.pipeline.run import run as work
+    from mqregistry.pipeline.lake.lake import Lake
+    from mqregistry.pipeline.run import RunSettings
+    from mqregistry.pipeline.run import run as work
+
     where = Lake(lake)
     stop = threading.Event()
     signals: list[int] = []

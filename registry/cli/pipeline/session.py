@@ -28,8 +28,8 @@ class SparkStart(NamedTuple):
     @contextlib.contextmanager
     def session(self, *, err: bool = False) -> Iterator[Any]:
         """A session, until the ``with`` ends. err: what it says of jars that it fetches goes to stderr."""
-        with spark_extra():
-            from mqregistry.pipeline.spark.session import ending, open_session
+        from mqregistry.pipeline.spark.session import ending, open_session
+
         spark = open_session(
             master=self.master, driver_memory=self.driver_memory, jars=self.jars, config=self.conf,
             tell=functools.partial(click.echo, err=err),
@@ -88,7 +88,8 @@ def spark_options(function: Callable[..., None]) -> Callable[..., None]:
     def command(
         *, master: str, driver_memory: str, jars: str | None, conf: dict[str, str] | None = None, **options: Any
     ) -> None:
-        function(spark=SparkStart(master, driver_memory, jars, conf or {}), **options)
+        with spark_extra():
+            function(spark=SparkStart(master, driver_memory, jars, conf or {}), **options)
 
     return _OPTIONS(command)
 

@@ -9,7 +9,6 @@ import click
 from .. import output
 from ..options import lake_option
 from ..time_options import instant_option
-from .extras import spark_extra
 from .session import SparkStart, namespace_options, spark_options
 
 if TYPE_CHECKING:
@@ -56,10 +55,10 @@ def what_if(
     """  # noqa: D301 (\\b is for click)
     if at_ms is not None and (from_ms is not None or to_ms is not None):
         raise click.UsageError("--at is one instant, --from and --to are a time: give one of them")
-    with spark_extra():
-        from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.past.travel import all_pasts, find_past, no_past
-        from mqregistry.pipeline.what_if import ask as work
+    from mqregistry.pipeline.lake.lake import Lake
+    from mqregistry.pipeline.past.travel import all_pasts, find_past, no_past
+    from mqregistry.pipeline.what_if import ask as work
+
     where, (kind, names) = Lake(lake), lose
     pasts = sorted(all_pasts(where, namespace), key=lambda past: past.begin_ms)
     if not pasts:

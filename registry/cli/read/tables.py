@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from ...client.addresses import NameServerAddresses
+from ...client.addresses import NameServerAddress, NameServerAddresses
 from ...client.connection import PeerConnection
 from ...client.questions import ask_clusters, ask_routes, ask_topic_names
 from ...config.settings import Settings
@@ -75,17 +75,22 @@ async def _read(store: Store, settings: Settings) -> JavaTables:
     return java_tables(found, _lives(await read_brokers(store)))
 
 
+async def one_name_server(given: str, option: str, why: str = "") -> NameServerAddress:
+    """The one name server that an option names; why: to add where it names several."""
+    try:
+        found = await NameServerAddresses(given).refresh()
+    except ConfigError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+    if len(found) != 1:
+        raise click.UsageError(f"{option} {given}: name one server{why}")
+    return found[0]
+
+
 async def _ask(namesrv: str, tls: ssl.SSLContext | None) -> JavaTables:
     """What the protocol tells of a name server's tables; topics come and go between its answers."""
     try:
-        wanted = NameServerAddresses(namesrv)
-    except ConfigError as error:
-        raise click.UsageError(f"--namesrv: {error}") from error
-    try:
-        addresses = await wanted.refresh()
-        if len(addresses) != 1:
-            raise click.UsageError(f"--namesrv {namesrv}: name one server; each of several may have tables of its own")
-        server = await PeerConnection.connect(addresses[0].host, addresses[0].port, tls=tls)
+        address = await one_name_server(namesrv, "--namesrv", "; each of several may have tables of its own")
+        server = await PeerConnection.connect(address.host, address.port, tls=tls)
         try:
             found = Tables()
             rows, clusters = await ask_clusters(server, timeout_s=_ANSWER_S)
