@@ -8,8 +8,6 @@
   EVENTS  none
   REPEAT  the same      COST O(pairs) ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/seen"
 --- @include "include/liveness"
 local attached = 0
 for i = 2, #ARGV, 2 do

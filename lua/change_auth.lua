@@ -12,8 +12,6 @@
   SOURCE  A revision is the time in ms, or one more than the last: so one that was made after a loss of the last changes
           is higher than any that was lost ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/emit"
 --- @include "include/auth"
 --- @include "include/put_policy"
 local revision = tonumber(call("HGET", A .. "policy", "revision") or "0")

@@ -16,16 +16,6 @@
   REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11, D33 ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/emit"
---- @include "include/hash"
---- @include "include/row_json"
---- @include "include/collect"
---- @include "include/rest"
---- @include "include/queue_data"
---- @include "include/emit_topics"
---- @include "include/wiping"
---- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/disconnected"
 --- @include "include/seen"

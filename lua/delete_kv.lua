@@ -8,9 +8,7 @@
   REPEAT  no effect      COST O(1)
   SOURCE  KVConfigManager.deleteKVConfig; docs/semantics.md 34 ]]
 --- @include "include/open"
---- @include "include/expect"
 --- @include "include/emit"
---- @include "include/collect"
 --- @include "include/kv_size"
 local key = P .. "kv:" .. ARGV[1]
 local old = call("HGET", key, ARGV[2])

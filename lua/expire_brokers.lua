@@ -13,16 +13,7 @@
   REPEAT  no effect      COST O(limit + topics)
   SOURCE  RouteInfoManager.scanNotActiveBroker; which silence counts: include/seen, include/disconnected ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/emit"
---- @include "include/hash"
---- @include "include/row_json"
---- @include "include/collect"
---- @include "include/rest"
---- @include "include/queue_data"
---- @include "include/emit_topics"
 --- @include "include/wiping"
---- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/seen"
 local LOOK_AGAIN_MS = 1000

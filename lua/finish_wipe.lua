@@ -8,11 +8,6 @@
   REPEAT  no effect      COST O(topics) ]]
 --- @include "include/open"
 --- @include "include/expect"
---- @include "include/emit"
---- @include "include/collect"
---- @include "include/rest"
---- @include "include/queue_data"
---- @include "include/emit_topics"
 --- @include "include/wiping"
 local name = ARGV[1]
 room = tonumber(ARGV[2])

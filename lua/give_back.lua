@@ -24,12 +24,7 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/row_json"
---- @include "include/collect"
---- @include "include/rest"
---- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/wiping"
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 local GIVER_TIMEOUT_MS = 3000

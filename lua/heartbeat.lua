@@ -17,8 +17,6 @@
   REPEAT  the same answer      COST O(1)
   SOURCE  RouteInfoManager.registerBroker, for the case in which it changes nothing ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/seen"
 --- @include "include/liveness"
 --- @include "include/master_of"
 --- @include "include/heard"

@@ -13,7 +13,6 @@
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
---- @include "include/collect"
 --- @include "include/kv_size"
 local key = P .. "kv:" .. ARGV[1]
 expect("set", P .. "kv")

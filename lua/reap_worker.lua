@@ -10,9 +10,6 @@
   SOURCE  After an outage nothing is reaped until every worker had the time to renew, and nothing at all while nobody
           hears brokers (include/seen). For front ends "direct:..." see include/give_up ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/hash"
---- @include "include/disconnected"
 --- @include "include/give_up"
 --- @include "include/seen"
 --- @include "include/processes"

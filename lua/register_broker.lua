@@ -62,7 +62,6 @@
 --- @include "include/in_chunks"
 --- @include "include/row_json"
 --- @include "include/emit_topics"
---- @include "include/seen"
 --- @include "include/liveness"
 --- @include "include/master_of"
 --- @include "include/heard"

@@ -10,8 +10,6 @@
   REPEAT  no effect      COST O(limit) ]]
 --- @include "include/open"
 --- @include "include/expect"
---- @include "include/hash"
---- @include "include/disconnected"
 --- @include "include/give_up"
 --- @include "include/processes"
 expect("set", P .. "leases", P .. "held:" .. ARGV[1])

@@ -14,9 +14,6 @@
   REPEAT  the same      COST O(1), and the length of peers; after a gap O(brokers); when lost O(processes) ]]
 --- @include "include/open"
 --- @include "include/expect"
---- @include "include/collect"
---- @include "include/seen"
---- @include "include/disconnected"
 --- @include "include/keep_seen"
 --- @include "include/processes"
 expect("set", P .. "leases")

@@ -12,8 +12,6 @@
   SOURCE  Of each user, and of the mode, the last change counts: those that were made after the loss stay. The revision
           is then higher than both, so everybody reads again ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/emit"
 --- @include "include/auth"
 --- @include "include/put_policy"
 local fields, kept = call("HGETALL", A .. "policy"), {}

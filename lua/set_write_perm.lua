@@ -16,9 +16,6 @@
   SOURCE  RouteInfoManager.operateWritePermOfBroker; docs/semantics.md 14, 15 ]]
 --- @include "include/open"
 --- @include "include/expect"
---- @include "include/emit"
---- @include "include/collect"
---- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/registered"
 --- @include "include/emit_topics"

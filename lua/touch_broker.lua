@@ -15,8 +15,6 @@
   REPEAT  the same answer      COST O(1)
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
 --- @include "include/open"
---- @include "include/expect"
---- @include "include/seen"
 --- @include "include/liveness"
 --- @include "include/heard"
 --- @include "include/owner"

@@ -1,5 +1,4 @@
 --[[ collect: free the memory of texts that are no longer used
-  NEEDS  nothing
   GIVES  collect(): to be called after every few hundred names.
          Lua hashes only every second character of a text of 32 to 63, every fourth of one of 100, and finds equal texts
          by walking through all that have the same hash. If ten thousand names that end in numbers are in memory, a

@@ -1,11 +1,11 @@
 --[[ emit: append one event to the change stream
-  NEEDS  open, expect; after the arguments that the script's header names one more, always the last: who caused it, as
-         JSON ({"how":...}, registry/events/by.py). Before it may stand what the caller knows of the history,
-         "<epoch> <seq> <chain> <entry id> ": if Redis has lost that, the script ends with the error MQLOST and writes
-         nothing; or "knew <losses> <seq> ", of one who gives back what was lost: its events say so.
-         The argument is taken off ARGV here, so a script sees only its own
+  After the arguments that the script's header names comes one more: who caused it, as JSON ({"how":...},
+  registry/events/by.py). Before it may stand what the caller knows of the history, "<epoch> <seq> <chain> <entry id> ":
+  if Redis has lost that, the script ends with the error MQLOST and writes nothing; or "knew <losses> <seq> ", of one who
+  gives back what was lost: its events say so. The argument is taken off ARGV here, so a script sees only its own.
   GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
          topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's ]]
+--- @include "include/expect"
 expect("stream", P .. "changes")
 local known, by = string.match(table.remove(ARGV) or "", '^([^{]*)({"how":".*)$')
 if not by then

@@ -1,7 +1,7 @@
 --[[ emit_topics: one change in as many events as its topics need; readers apply only whole sets
-  NEEDS  open, emit
   GIVES  emit_topics(type, broker_name, members, bodies): bodies are JSON texts of <= 500 topics; moves the
          row's rev to the seq of the last event ]]
+--- @include "include/emit"
 local function emit_topics(kind, broker_name, members, bodies)
   local parts = math.max(1, #bodies)
   local rev = int(seq + parts)

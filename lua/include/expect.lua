@@ -1,5 +1,4 @@
 --[[ expect: refuse keys of the wrong type before anything is written, since Redis rolls nothing back
-  NEEDS  open
   GIVES  expect(kind, key...): an error that names the first key that exists and is of another type
          expect_hashes(keys): the same for many keys; asks by hundreds whether there is any, so that new
          ones cost 1/100 of a call each ]]

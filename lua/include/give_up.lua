@@ -1,9 +1,10 @@
 --[[ give_up: delete the channel entries of a worker that is dead, or is shutting down
-  NEEDS  open, expect, hash, disconnected
   GIVES  give_up(incarnation, limit) -> entries taken, whether there is more. It takes at most limit entries, and removes
          nobody: brokers that live come back through another front end (include/disconnected for those that may not).
          A front end "direct:..." is a broker's own process, which writes to Redis itself. The end of any other front
          end says nothing about its brokers; the end of this one is the close of the broker's connection. ]]
+--- @include "include/hash"
+--- @include "include/disconnected"
 local function give_up(incarnation, limit)
   local held = P .. "held:" .. incarnation
   local whos = call("SRANDMEMBER", held, limit)

@@ -1,5 +1,4 @@
 --[[ hash: a HASH as a Lua table
-  NEEDS  open
   GIVES  hash(key) -> table, empty when there is no such key ]]
 local function hash(key)
   local flat, out = call("HGETALL", key), {}

@@ -1,8 +1,8 @@
 --[[ heard: one entry on the heartbeat stream
-  NEEDS  open, expect
   GIVES  heard(who, broker_name, front_end, kind, since_ms, bytes): broker_name "" where the beat names none; kind is
          same, changed, refused or touch; since_ms is the previous sign of life, over whichever front end (nil = none).
          The entry's schema: registry/events/journal.py ]]
+--- @include "include/expect"
 expect("stream", P .. "heartbeats")
 local heartbeats_maxlen = string.match(stream_limits, "^%d+ (%d+)")
 

@@ -1,5 +1,4 @@
 --[[ int64: compare decimal numbers that a Lua double cannot hold
-  NEEDS  nothing
   GIVES  less(a, b) for canonical decimal strings (no leading zeros, no plus sign) ]]
 local function less(a, b)
   local a_negative, b_negative = string.sub(a, 1, 1) == "-", string.sub(b, 1, 1) == "-"

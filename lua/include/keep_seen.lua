@@ -1,5 +1,4 @@
 --[[ keep_seen: note that brokers can be heard, and leave out the time in which they could not
-  NEEDS  open, collect, seen, disconnected
   GIVES  keep_seen(), and up_since afterwards.
          A gap is more than three lease renewals without one: Redis or all front ends were away or paused, or the clock
          of Redis jumped, forward or back. All deadlines move by its length, so each broker has as much time left as
@@ -9,6 +8,9 @@
          Who has no connection any more (include/disconnected) has the time to beat once, beginning with the end of the
          gap, as far as its deadline allows.
   COST   O(1); after a gap O(brokers) ]]
+--- @include "include/collect"
+--- @include "include/seen"
+--- @include "include/disconnected"
 local BROKERS_AT_ONCE = 250
 
 -- From the end that moves away, so that the ranks of the others stay as they are.

@@ -1,10 +1,11 @@
 --[[ kv_size: how much a namespace of the KV configuration and all of them may hold, and how many there may be
-  NEEDS  open, expect, collect
   GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored (nil: it may), and the size then;
          old is the present value or nil.
          no_namespace(kv_namespace) -> why the namespace may not be made (nil: it may, or it is there).
          save_size(kv_namespace, size); smaller(kv_namespace, key, old): that key is gone.
          A size is the bytes of keys and values. kv_sizes keeps it beside the HASH; it is counted where that is missing ]]
+--- @include "include/expect"
+--- @include "include/collect"
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
 local MOST_NAMESPACES = 1000
 -- Of all namespaces: every front end holds them, and each snapshot reads them.

@@ -1,5 +1,4 @@
 --[[ late: a goodbye that is handled long after it was said
-  NEEDS  open
   GIVES  heard_since(who, said_ago_ms): whether a sign of life of the broker came, over any connection, after the goodbye
          was said. Then the broker has come back since, and that goodbye is none of its own ]]
 local function heard_since(who, said_ago_ms)

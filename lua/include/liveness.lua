@@ -1,5 +1,4 @@
 --[[ liveness: a sign of life, and the channel it came over
-  NEEDS  open, expect, seen
   GIVES  check_liveness(who, channel): the types of what the other two write
          refresh(who, timeout_ms, closed_at, update_ms): last update, beat with its TTL, deadline, and how long the
          broker takes between beats; what was known of closed connections is no longer so. closed_at, update_ms: as read
@@ -8,6 +7,8 @@
          the younger connection does, by the machine's clock that no step moves. Otherwise a worker that was paused
          could process old bytes of a connection that the broker has abandoned. It would take over the broker, and
          then remove it when that connection closes. ]]
+--- @include "include/expect"
+--- @include "include/seen"
 -- A broker sends each beat to all front ends, one soon after the other.
 local SAME_BEAT_MS = 1000
 

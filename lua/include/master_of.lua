@@ -1,5 +1,4 @@
 --[[ master_of: the answer to a slave about its master
-  NEEDS  open
   GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or false; only for slaves,
          and only while the master is alive under the slave's own cluster name ("" with compat 4.8) ]]
 local function master_of(cluster, broker_name, broker_id)

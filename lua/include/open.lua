@@ -1,5 +1,5 @@
---[[ open: what every script starts with
-  NEEDS  KEYS[1] = the namespace's meta HASH, "mq:{<namespace>}:meta"
+--[[ open: what every script starts with, and every other include uses
+  KEYS[1] is the namespace's meta HASH, "mq:{<namespace>}:meta".
   GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, int(number), stream_limits
          ("<changes> <heartbeats> <lookups>", the most entries each may have, as the last sweep set them), seen_ms and
          up_since (include/seen); an error reply when the namespace was never initialised (a Redis that came back empty), so that nothing is written

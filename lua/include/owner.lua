@@ -1,5 +1,4 @@
 --[[ owner: who asks for a change, what was decided for him, and whose a broker process is
-  NEEDS  open
   GIVES  asked_by(argument) -> caller, enforced. The argument: "" = nobody decides on requests, and caller is nil;
          "=" and the user's name: a broker that another user registered is left alone; "~" and the name: it is not, and
          the reply says whose it is. No name: a user who is not known. Behind the name a line feed, and lines: the

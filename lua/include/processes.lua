@@ -1,5 +1,4 @@
 --[[ processes: what each process of the registry tells of itself
-  NEEDS  open, expect
   GIVES  check_processes(): the types of what the others write
          tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/fleet/processes.py
          tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
@@ -7,6 +6,7 @@
          forget_old_processes(): those that told nothing for an hour. Readers say of one that told nothing for the
          length of a lease that it is gone.
   COST   O(1); forget_old_processes O(processes) ]]
+--- @include "include/expect"
 local PROCESS_KEPT_MS = 3600000
 
 local function check_processes()

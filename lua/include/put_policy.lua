@@ -1,11 +1,13 @@
 --[[ put_policy: write users and the mode of authentication, and tell every front end that there is a new revision
-  NEEDS  open, expect, emit, auth
   GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}, JSON "" removes the
          user; changed and mode_changed are the revisions at which they became so. Secrets that are gone take the time
          of their last use with them.
          The policy keeps when each user changed, also of MOST_REMOVED that are gone; then it forgets all of these, and
          keeps the highest as "forgotten".
          The event names the revision only. meta has a copy of it and of the mode for those who cannot read the rest. ]]
+--- @include "include/expect"
+--- @include "include/emit"
+--- @include "include/auth"
 expect("hash", A .. "policy", A .. "users", A .. "used")
 
 local function secret_ids(user)

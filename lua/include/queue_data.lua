@@ -1,9 +1,10 @@
 --[[ queue_data: change the perm of every topic of a brokerName, and tell
-  NEEDS  open, collect, rest
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
          topics each), write(), rest; change(data, topic) returns the new queue data. Only write() writes. It looks at
          about most topics, nil: at all. rest "": those were all; else a later script goes on with it.
          with_perm(data, change) -> the queue data with the perm change(perm) ]]
+--- @include "include/collect"
+--- @include "include/rest"
 local TOPICS_AT_ONCE = 250 -- half an event; the names of this many are in memory (collect)
 
 local function with_perm(data, change)

@@ -1,5 +1,4 @@
 --[[ readers: who reads the streams, how far each has come, and what the streams hold
-  NEEDS  open
   GIVES  STREAMS; stream_id(text) -> ms, number; before(a, b): is id a older than id b;
          decode_reader(text) -> {seen_ms, silent, positions}, or nil: it is no reader; read_readers() -> name -> reader;
          positions: stream -> {id, needs, seq, at, state}.

@@ -1,5 +1,4 @@
 --[[ remove_who: take one broker process out of every table
-  NEEDS  open, expect, emit, hash, row_json, emit_topics, wiping, topic_sets
   GIVES  remove_who(who, reason, cause): reason is the event's type, cause a member of it. Removes the address from the
          row of every brokerName that it is in. The last address of a name takes the name, its queue data, which is one
          key (include/topic_sets), and its place in every cluster. A name that keeps other addresses, none of them a
@@ -10,6 +9,13 @@
          without this place), forget_who(who).
          topics_of(who) -> topics of the brokerNames that may lose write permission with it: what removing it costs at most.
   COST   O(topics that lose write permission), at most room ]]
+--- @include "include/expect"
+--- @include "include/emit"
+--- @include "include/hash"
+--- @include "include/row_json"
+--- @include "include/emit_topics"
+--- @include "include/wiping"
+--- @include "include/topic_sets"
 expect("set", P .. "brokers")
 expect("zset", P .. "deadlines", P .. "disconnected")
 

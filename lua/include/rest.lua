@@ -1,5 +1,4 @@
 --[[ rest: where a later script goes on with a scan
-  NEEDS  open
   GIVES  cursor_of(rest) -> the cursor to go on from; "0", the beginning, for "" and for what another server gave: a
          cursor means something to the server alone that gave it, and after a failover the scan is begun anew
          rest_of(cursor) -> rest, "" when the scan is over ]]

@@ -1,6 +1,6 @@
 --[[ row_json: the broker row as the change stream shows it
-  NEEDS  open
-  GIVES  row_json(row) -> JSON text; row is the HASH broker:<brokerName> as a Lua table ]]
+  GIVES  is_broker_id(field)
+         row_json(row) -> JSON text; row is the HASH broker:<brokerName> as a Lua table ]]
 local function is_broker_id(field)
   return string.find(field, "^-?%d+$") ~= nil
 end

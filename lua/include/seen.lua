@@ -1,6 +1,6 @@
 --[[ seen: can brokers be heard at this moment? read only
-  NEEDS  open, which gives seen_ms (when a process that hears brokers last renewed its lease) and up_since (when the last
-         gap between such renewals ended)
+  Of open come seen_ms (when a process that hears brokers last renewed its lease) and up_since (when the last gap
+  between such renewals ended).
   GIVES  heard: a renewal came within SEEN_GAP_MS, which are three of them.
          good_ms: the clock by which silence is measured. It is the clock of Redis while brokers are heard, and stands
          still in a gap; the renewal that ends the gap moves all that was written with it (keep_seen).

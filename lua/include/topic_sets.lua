@@ -1,6 +1,7 @@
 --[[ topic_sets: topic:<topic>, the brokerNames that have a topic, and topics, the topics that there are
-  NEEDS  open, expect
-  GIVES  gained(broker_name, flat, count): flat is topic, queue data, topic, ... as HSET took them, count of them are new
+  GIVES  try, as call, but a key of another type is no error
+         enter(broker_name, flat): flat is topic, queue data, topic, ...; enters them at once
+         gained(broker_name, flat, count): as HSET took them, count of them are new
          lost(broker_name, topics): their queue data is gone
          leave(broker_name): takes its queue data away as a whole
          Few topics are entered at once. For many, which cost Redis a microsecond each, only a note is made, and
@@ -8,6 +9,7 @@
          as leaving:<number>.
          The sets say where to look. The queue data decides: a member whose queue data is missing is about to go.
          So a key of another type in the place of a set keeps nobody from registering. ]]
+--- @include "include/expect"
 local AT_ONCE = 64
 local try = redis.pcall
 expect("hash", P .. "arriving", P .. "leaving")

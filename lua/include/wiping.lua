@@ -1,5 +1,4 @@
 --[[ wiping: the write permission of a brokerName that has lost its last master goes, in parts where it must
-  NEEDS  open, expect, emit_topics, queue_data
   GIVES  room: topics that this script may still change, so that it takes no more than some 30 ms of Redis
          plan_wipe(name, nil) -> event bodies of the topics that there is room for, write(); write also notes if topics
          are left
@@ -8,6 +7,9 @@
          What is left of a wipe is done by expire_brokers, and before the name registers (finish_wipe). Meanwhile
          the name keeps its write permission for the topics that are left. 217 may set it for one of them, and loses it.
   EVENTS write_perm_set for each part but the first, which is part of the event that took the master away ]]
+--- @include "include/expect"
+--- @include "include/queue_data"
+--- @include "include/emit_topics"
 local room = 3000
 expect("hash", P .. "wiping")
 

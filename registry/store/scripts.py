@@ -132,6 +132,6 @@ def load() -> dict[str, Script]:
             raise StoreError(f"{path.name}: ARGV lines of the header are not numbered 1, 2, 3, ...")
         more = bool(numbered and numbered[-1][1])
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        emits = '"include/emit"' in path.read_text(encoding="utf-8")
+        emits = "\nlocal function emit(" in source
         scripts[name] = Script(name, source, sha, len(numbered) - more, more, emits)
     return scripts

@@ -119,39 +119,46 @@ def given_by(include):
     return made & set(re.findall(r"\w+", path.read_text().split("]]\n")[0].split("GIVES")[1]))
 
 
+def path_of(name):
+    return LUA / "include" / f"{name}.lua" if name in INCLUDES else LUA / f"{name}.lua"
+
+
+def included_by(name):
+    return re.findall(r'^--- @include "include/(\w+)"', path_of(name).read_text(), re.M)
+
+
 @pytest.mark.parametrize("name", INCLUDES)
-def test_include_states_needs_and_gives(name):
-    header = (LUA / "include" / f"{name}.lua").read_text().split("]]\n")[0]
+def test_include_states_what_it_gives(name):
+    header = path_of(name).read_text().split("]]\n")[0]
     assert header.startswith(f"--[[ {name}: ")
-    for word in ("NEEDS", "GIVES"):
-        assert word in header, f"{name}: no {word}"
+    assert "GIVES" in header
     assert given_by(name), f"{name}: nothing of what GIVES names is made in it"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_includes_only_what_it_uses(name):
-    """A name of each include is used in the script, or in another include that it has."""
-    includes = re.findall(r'@include "include/(\w+)"', (LUA / f"{name}.lua").read_text())
-    texts = {other: code(LUA / "include" / f"{other}.lua") for other in includes} | {name: code(LUA / f"{name}.lua")}
-    for include in includes:
-        others = " ".join(text for other, text in texts.items() if other != include)
-        assert given_by(include) & set(re.findall(r"\w+", others)), f"{name}: nothing of {include} is used"
+@pytest.mark.parametrize("name", [*NAMES, *INCLUDES])
+def test_who_includes_something_uses_it_himself(name):
+    for include in included_by(name):
+        assert given_by(include) & set(re.findall(r"\w+", code(path_of(name)))), f"{name}: nothing of {include} is used"
+
+
+@pytest.mark.parametrize("name", [*NAMES, *INCLUDES])
+def test_what_is_called_is_included_or_made_there(name):
+    """A call of what an include gives, in a file that does not include it, works only where another has done so."""
+    text = code(path_of(name))
+    called, made = set(re.findall(r"(?<![.:\w])(\w+)\(", text)), set(re.findall(r"function (\w+)", text))
+    for include in {*INCLUDES} - {"open", name, *included_by(name)}:
+        functions = set(re.findall(r"^local function (\w+)", code(path_of(include)), re.M)) & given_by(include)
+        assert not functions & (called - made), f"{name}: {include} is not included"
+
+
+def test_every_script_begins_with_open_and_no_include_asks_for_it():
+    for name in NAMES:
+        assert name == "init_namespace" or included_by(name)[0] == "open", name
+    assert not any("open" in included_by(name) for name in INCLUDES)
 
 
 def test_every_include_is_included():
-    included = {
-        name for path in LUA.glob("*.lua") for name in re.findall(r'@include "include/(\w+)"', path.read_text())
-    }
-    assert set(included) == set(INCLUDES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_an_include_needs_stands_before_it(name):
-    asked = re.findall(r'@include "include/(\w+)"', (LUA / f"{name}.lua").read_text())
-    for i, include in enumerate(asked):
-        header = (LUA / "include" / f"{include}.lua").read_text().split("GIVES")[0]
-        needs = set(re.findall(r"\w+", header.split("NEEDS")[1])) & set(INCLUDES)
-        assert needs <= set(asked[:i]), f"{name}: {include} needs {needs - set(asked[:i])} before it"
+    assert {include for name in (*NAMES, *INCLUDES) for include in included_by(name)} == set(INCLUDES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,12 +14,12 @@ from ...config.settings import Settings
 from ...errors import NotDecided, RegistryError, StoreUnavailable
 from ...events.by import By
 from ...events.changes import ConfigSet
-from ...model import Registration
+from ...model import DataVersion, Registration
 from ...protocol.bodies.crc32 import BodyCrcs
 from ...protocol.codes import Encoding
 from ...protocol.command import Command
 from ...store.config_writes import KvStore
-from ...store.route_writes import RouteStore
+from ...store.route_writes import RouteStore, Touched
 from ..auth.authorization import Authorization
 from ..auth.caller import Signer
 from ..auth.peer import Peer
@@ -162,6 +162,31 @@ class RequestContext:
             refusal = self.authorization.not_owner(command, peer, owner)
             if refusal is not None:
                 raise NotAllowed(refusal.text)
+
+    async def touch(
+        self, command: Command, peer: Peer, cluster: str, broker_addr: str, only_version: DataVersion | None = None
+    ) -> Touched:
+        """Refresh a broker that gives a sign of life, and keep the connection as its channel.
+
+        Args:
+            only_version: refresh only if this is the broker's data version; None: always.
+
+        Raises:
+            NotAllowed: it belongs to another user, or is in another cluster; nothing was refreshed.
+            StoreUnavailable: Redis is away.
+        """
+        self.begin_write()
+        size = len(command.body)
+        touched = await self.decided(
+            command, peer,
+            lambda owner: self.routes.touch_broker(
+                cluster, broker_addr, peer.channel, size, only_version=only_version, owner=owner
+            ),
+        )  # fmt: skip
+        self.check_owner(command, peer, touched.owner)
+        if touched.refreshed:
+            self.channels.touched(self.behaviour.who(cluster, broker_addr), peer)
+        return touched
 
     def binds_topics(self, peer: Peer) -> bool:
         """Whether a rule says which topics the sender of a registration may bring."""

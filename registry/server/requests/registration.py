@@ -34,7 +34,6 @@ from ...tables.registration import BrokerRole, RegistrationDiff, compare, role_o
 from ..auth.peer import Peer
 from .chunk_cache import LastBody
 from .context import RequestContext, log_write
-from .touching import touch
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +128,7 @@ async def _check_rates(request: _Request, *, is_new: bool) -> None:
     except RateExceeded:
         context.counters.registrations_refused += 1
         if not is_new:
-            await touch(context, request.command, peer, sender.cluster, sender.broker_addr)
+            await context.touch(request.command, peer, sender.cluster, sender.broker_addr)
         raise
 
 

@@ -26,7 +26,6 @@ from ..auth.peer import Peer
 from .configuration import update_namesrv_config
 from .context import RequestContext, log_write
 from .registration import register_broker
-from .touching import touch
 
 logger = logging.getLogger(__name__)
 
@@ -44,21 +43,8 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
     A request that lacks a field removes nothing.
     """
     header = headers.UnregisterBroker.checked(command.ext_fields)
-    name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
-    if header.broker_id is not None and name and addr and cluster:
-        context.begin_write()
-        by = context.by(peer)
-        done = await context.decided(
-            command,
-            peer,
-            lambda owner: context.routes.unregister_broker(
-                cluster, addr, name, owner=owner, said_ago_ms=_ago_ms(peer), by=by
-            ),
-        )
-        context.check_owner(command, peer, done.owner)
-        await context.effect(done.seq)
-        said = "unregister" if done.refreshed else "it registered since: do not unregister"
-        log_write(logger, by, f"{said} broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
+    if header.broker_id is not None and header.broker_name and header.broker_addr and header.cluster_name:
+        await _unregister(context, command, peer, header, None)
     return context.replies.success.reply(opaque)
 
 
@@ -68,22 +54,29 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
     Only the id must be there.
     """
     header = headers.UnregisterBroker.checked(command.ext_fields)
-    name, addr, cluster = header.broker_name or "", header.broker_addr or "", header.cluster_name or ""
     if header.broker_id is None:
         return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
+    await _unregister(context, command, peer, header, header.broker_id)
+    return context.replies.success.reply(opaque)
+
+
+async def _unregister(
+    context: RequestContext, command: Command, peer: Peer, header: headers.UnregisterBroker, broker_id: int | None
+) -> None:
+    """Remove the broker with this id; None: the one at the address."""
+    name, addr, cluster = header.broker_name or "", header.broker_addr or "", header.cluster_name or ""
     context.begin_write()
     by = context.by(peer)
     done = await context.decided(
         command, peer,
         lambda owner: context.routes.unregister_broker(
-            cluster, addr, name, header.broker_id, owner=owner, said_ago_ms=_ago_ms(peer), by=by
+            cluster, addr, name, broker_id, owner=owner, said_ago_ms=_ago_ms(peer), by=by
         ),
     )  # fmt: skip
     context.check_owner(command, peer, done.owner)
     await context.effect(done.seq)
     said = "unregister" if done.refreshed else "it registered since: do not unregister"
-    log_write(logger, by, f"{said} id %d of %s, address %s", header.broker_id, name, addr)
-    return context.replies.success.reply(opaque)
+    log_write(logger, by, f"{said} broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
 
 
 def _ago_ms(peer: Peer) -> int:
@@ -112,7 +105,7 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
     if behaviour.live_by_cluster and (cluster is None or addr is None):
         return context.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
     only_version = None if behaviour.version_query_always_refreshes else sent
-    known = (await touch(context, command, peer, cluster or "", addr or "", only_version)).data_version
+    known = (await context.touch(command, peer, cluster or "", addr or "", only_version)).data_version
     row = context.view.tables.brokers.get(header.broker_name or "")
     ids = [broker_id for broker_id, one in row.broker_addrs.items() if one == addr] if row is not None else []
     has_new_role = header.broker_id is not None and bool(ids) and header.broker_id not in ids
@@ -130,7 +123,7 @@ async def broker_heartbeat(context: RequestContext, command: Command, opaque: in
     cluster, addr = header.cluster_name, header.broker_addr
     if cluster is None or addr is None:
         return context.replies.system_error(opaque, "heartbeat failed: clusterName or brokerAddr is null")
-    await touch(context, command, peer, cluster, addr)
+    await context.touch(command, peer, cluster, addr)
     return context.replies.success.reply(opaque)
 
 
