@@ -164,11 +164,7 @@ class Sweeper:
                     await stop.wait()
 
     async def sweep(self) -> float:
-        """One pass; returns the seconds until the next one is due.
-
-        Raises:
-            StoreUnavailable, StoreError: Redis failed; the next pass does what is due.
-        """
+        """One pass; returns the seconds until the next one is due. If Redis fails, the next pass does what is due."""
         now = time.monotonic()
         if now >= self._config_at:
             try:

@@ -34,11 +34,7 @@ def limits_of(settings: Settings) -> dict[str, StreamLimits]:
 
 
 async def trim(streams: StreamStore, settings: Settings) -> Trimmed:
-    """One call of the trim, its alarms logged.
-
-    Raises:
-        StoreUnavailable, StoreError: Redis.
-    """
+    """One call of the trim, its alarms logged."""
     done = await streams.trim(
         limits_of(settings), reader_timeout_ms=settings.stream_reader_timeout_hours * _HOUR_MS
     )  # fmt: skip

@@ -118,11 +118,7 @@ def set_mode(policy: Policy, mode: Mode) -> Policy:
 
 
 def find_user(policy: Policy, name: str) -> User:
-    """A user that must be there.
-
-    Raises:
-        RefusedChange: it is not; the message proposes one.
-    """
+    """A user that must be there; if it is not, the refusal proposes one."""
     user = policy.users.get(name)
     if user is None:
         closest = difflib.get_close_matches(name, policy.users, n=1)
@@ -138,11 +134,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def canonical_certificate(text: str) -> str:
-    """A name in certificates as it is stored.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A name in certificates as it is stored; ValueError: it is none."""
     match = _CERTIFICATE.fullmatch(text)
     if match is None or fault_of_name(text):
         raise ValueError(f"{text!r}: expected URI:..., DNS:... (of the SAN) or CN:... (of the subject)")

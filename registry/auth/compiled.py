@@ -73,13 +73,9 @@ class UserRules(NamedTuple):
 
 
 def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> UserRules:
-    """Work out a user's rules.
+    """Work out a user's rules, with the rights that everybody has, in any role.
 
-    Args:
-        everybody: rights that everybody has, in any role.
-
-    Raises:
-        ValueError: a network of a rule is none, or a rule without a kind of resource has a pattern.
+    ValueError: a network of a rule is none, or a rule without a kind of resource has a pattern.
     """
     everywhere = everybody.union(*(ROLES[role] for role in user.roles))
     allow: dict[Right, list[CompiledRule]] = {}

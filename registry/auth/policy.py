@@ -69,11 +69,7 @@ class Policy:
     def decode(
         cls, mode: str, revision: int, users: Mapping[str, bytes], changed: Mapping[str, int], forgotten: int
     ) -> Policy:
-        """The policy as Redis holds it.
-
-        Raises:
-            BadPolicy: it is not as any script of this release writes it. The message contains no secret.
-        """
+        """The policy as Redis holds it; BadPolicy, without a secret: it is not as scripts of this release write it."""
         try:
             known_mode = Mode(mode)
         except ValueError:

@@ -114,11 +114,7 @@ def encode_user(user: User) -> bytes:
 
 
 def decode_user(name: str, data: bytes) -> User:
-    """A user as Redis holds it.
-
-    Raises:
-        BadPolicy: it is not as this release stores users. The message contains no secret.
-    """
+    """A user as Redis holds it; BadPolicy, without a secret: it is not as this release stores users."""
     try:
         user = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -87,29 +87,17 @@ _lookups = msgspec.json.Decoder(Lookups)
 
 
 def decode_heartbeat(entry: bytes) -> Heartbeat:
-    """One entry's ``e`` field of ``heartbeats``.
-
-    Raises:
-        msgspec.DecodeError: not an entry of this schema.
-    """
+    """One entry's ``e`` field of ``heartbeats``; msgspec.DecodeError: it is no entry of this schema."""
     return _heartbeat.decode(entry)
 
 
 def decode_lookups(entry: bytes) -> Lookups:
-    """One entry's ``e`` field of ``lookups``.
-
-    Raises:
-        msgspec.DecodeError: not an entry of this schema.
-    """
+    """One entry's ``e`` field of ``lookups``; msgspec.DecodeError: it is no entry of this schema."""
     return _lookups.decode(entry)
 
 
 def decode(stream: Stream, entry: bytes) -> Change | Heartbeat | Lookups:
-    """One entry's ``e`` field of any stream.
-
-    Raises:
-        msgspec.DecodeError: not an entry of this schema.
-    """
+    """One entry's ``e`` field of any stream; msgspec.DecodeError: it is no entry of this schema."""
     if stream == CHANGES:
         return decode_change(entry)
     return decode_heartbeat(entry) if stream == HEARTBEATS else decode_lookups(entry)

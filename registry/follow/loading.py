@@ -52,11 +52,7 @@ class Loaded:
         return self.follow.seq
 
     async def catch_up(self) -> None:
-        """Apply the changes until now.
-
-        Raises:
-            StreamGap, StoreUnavailable, StoreError: as ``read``.
-        """
+        """Apply the changes until now; it raises what :meth:`read` does."""
         while changes := await self.follow.read(block_ms=0):
             for change in changes:
                 self.chains.append((change.seq, change.chain))

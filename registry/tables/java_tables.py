@@ -75,11 +75,7 @@ NAMES = ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTa
 
 
 def java_tables(tables: Tables, lives: Iterable[JavaLiveInfo] | None) -> JavaTables:
-    """All of them, everything in the order of its name.
-
-    Args:
-        lives: what is known of broker processes; None: nothing.
-    """
+    """All of them, everything in the order of its name; lives: what is known of broker processes, None: nothing."""
     return JavaTables(
         topic_queue_table={
             topic: [

@@ -48,11 +48,7 @@ class LiveTable:
             self.apply_operation(operation)
 
     def apply_operation(self, operation: Operation) -> Iterable[tuple[str, LiveInfo | None]]:
-        """Apply one operation of an event.
-
-        Returns:
-            the brokerNames whose live info for the operation's process changed; None: gone.
-        """
+        """Apply one operation of an event; returns the brokerNames with other live info of its process, None: gone."""
         if type(operation) is SetLive:
             return self._set(operation)
         return self._end(operation) if type(operation) is EndLive else ()

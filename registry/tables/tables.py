@@ -38,13 +38,9 @@ class Tables:
         self._queue_datas: dict[QueueData, QueueData] = {}
 
     def apply(self, change: Change) -> Collection[str]:
-        """Apply one event.
+        """Apply one event; returns the topics whose route may look different now.
 
-        Returns:
-            the topics whose route may look different now.
-
-        Raises:
-            UnknownChange: nothing was applied, and nothing that follows may be.
+        UnknownChange: nothing was applied, and nothing that follows may be.
         """
         touched = [topics for operation in operations(change) if (topics := self.apply_operation(operation))]
         return touched[0] if len(touched) == 1 else _NOTHING.union(*touched)

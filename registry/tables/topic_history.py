@@ -55,11 +55,7 @@ class TopicHistory:
         self._kept: list[_Kept] = []
 
     def add(self, changes: Sequence[Change]) -> None:
-        """Take the next change, all parts of it.
-
-        Raises:
-            UnknownChange: nobody knows what it does.
-        """
+        """Take the next change, all parts of it; UnknownChange: nobody knows what it does."""
         kept = _Kept(changes[0], {}, [], {}, [])
         for change in changes:
             for operation in operations(change):

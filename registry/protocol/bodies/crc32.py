@@ -44,11 +44,7 @@ class BodyCrcs:
         self._seen: dict[str, _SeenBody] = {}
 
     def check(self, digest: str, body: bytes, begin_bytes: int, header_crc: int | None) -> bool:
-        """Do what :func:`check_crc32` does.
-
-        Args:
-            digest: equal for bodies that are equal behind their first begin_bytes.
-        """
+        """Do what :func:`check_crc32` does; digest: equal for bodies that are equal behind their first begin_bytes."""
         if not header_crc or len(body) < _SMALL_BYTES:
             return check_crc32(body, header_crc)
         begin = zlib.crc32(memoryview(body)[:begin_bytes])

@@ -80,11 +80,7 @@ def _topics_of(front: bytes) -> int:
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    """The text in pieces.
-
-    Raises:
-        RemoteProtocolError: it is no zlib stream. A truncated stream is no error here, nor in Java.
-    """
+    """The text in pieces; RemoteProtocolError: it is no zlib stream. A truncated one is no error here, nor in Java."""
     inflater, compressed = zlib.decompressobj(), memoryview(body)
     try:
         for at in range(0, len(body), _INPUT_BYTES):

@@ -42,11 +42,7 @@ class RegisterBody(msgspec.Struct, frozen=True):
 
 
 def check_entries(entries: int) -> None:
-    """Refuse a registration of too many entries.
-
-    Raises:
-        RemoteProtocolError: with what to do; ``closes`` is false.
-    """
+    """Refuse a registration of too many entries; the RemoteProtocolError (``closes`` is false) says what to do."""
     if entries > MAX_ENTRIES:
         raise RemoteProtocolError(
             f"a registration of {entries} topics, mappings and filter servers: at most {MAX_ENTRIES} are taken at "

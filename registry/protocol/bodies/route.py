@@ -1,4 +1,7 @@
-"""Decodes and encodes the route of a topic (105) and the cluster table (106); encodes a broker member group (901)."""
+"""Decodes and encodes the route of a topic (105) and the cluster table (106); encodes a broker member group (901).
+
+What cannot be decoded is a RemoteProtocolError, whose ``closes`` is false.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +104,6 @@ def decode_route(body: bytes) -> TopicRoute:
     """Read a route in any of its forms.
 
     Entries without a broker name are dropped; ``mappings`` come as standard JSON text.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
     """
     wire = _route.decode(body)
     mappings = wire.topic_queue_mapping_by_broker
@@ -125,9 +125,6 @@ def decode_queue_datas(body: bytes) -> Mapping[str, QueueData]:
     """Read the body of 217, a route of which only queueDatas counts; the same body again costs nothing.
 
     Who decides on a request and who carries it out read the same body.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
     """
     return {} if not body or wire_json.is_null(body) else _queue_datas(_route.decode(body))
 
@@ -150,10 +147,7 @@ def encode_cluster_info(
 ) -> bytes:
     """Write the cluster table (106); broker ids are bare in every version, names are sorted.
 
-    Args:
-        rows: broker_name -> row.
-        clusters: cluster -> its broker_names.
-        acting_master: write enableActingMaster and zoneName, as 5.x.
+    acting_master: write enableActingMaster and zoneName, as 5.x.
     """
     brokers = ((name, broker_json(name, row, False, acting_master=acting_master)) for name, row in rows.items())
     names = {cluster: sorted(of_cluster) for cluster, of_cluster in sorted(clusters.items())}
@@ -164,11 +158,7 @@ def encode_cluster_info(
 
 
 def decode_cluster_info(body: bytes) -> tuple[dict[str, BrokerRow], dict[str, list[str]]]:
-    """Read the cluster table: broker_name -> row, and cluster -> its broker_names.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
-    """
+    """Read the cluster table: broker_name -> row, and cluster -> its broker_names."""
     wire = _cluster_info.decode(body)
     rows = {name: broker.row() for name, broker in (wire.broker_addr_table or {}).items()}
     return rows, wire.cluster_addr_table or {}

@@ -1,5 +1,5 @@
 """Decodes and encodes the small bodies: KV tables (219 and the reply of 103), data versions (322) and topic lists (206,
-224, 304, 311 to 313).
+224, 304, 311 to 313). What cannot be decoded is a RemoteProtocolError, whose ``closes`` is false.
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ def encode_kv_table(table: Mapping[str, str]) -> bytes:
 
 
 def decode_kv_table(body: bytes) -> dict[str, str]:
-    """Read a KV table.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
-    """
+    """Read a KV table, in its order."""
     return _table.decode(body).table or {}
 
 
@@ -48,11 +44,7 @@ def encode_topic_list(topics: Iterable[str], broker_addr: str | None = None) -> 
 
 
 def decode_topic_list(body: bytes) -> list[str]:
-    """Read a topic list, in its order.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
-    """
+    """Read a topic list, in its order."""
     return _topics.decode(body).topic_list or []
 
 
@@ -62,9 +54,5 @@ def encode_data_version(version: DataVersion, *, state_version: bool = True) -> 
 
 
 def decode_data_version(body: bytes, *, now_ms: int = 0) -> DataVersion:
-    """Read a data version; an absent timestamp is ``now_ms``, as Java takes its clock.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
-    """
+    """Read a data version; an absent timestamp is ``now_ms``, as Java takes its clock."""
     return wire_json.data_version(_version.decode(body), now_ms)

@@ -40,11 +40,7 @@ class TolerantDecoder(Generic[T]):
         self._decode = msgspec.json.Decoder(kind, strict=False).decode
 
     def decode(self, data: bytes) -> T:
-        """Read one value.
-
-        Raises:
-            RemoteProtocolError: not JSON even leniently, or not of this type; ``closes`` is false.
-        """
+        """Read one value; RemoteProtocolError (``closes`` is false): no JSON even leniently, or not of this type."""
         return finish(self.decoding(data))
 
     def decoding(self, data: bytes) -> Slices[T]:
@@ -163,11 +159,7 @@ _mapping: Final = TolerantDecoder(WireMapping, "static topic mapping")
 
 
 def decode_mapping(data: bytes) -> TopicQueueMapping:
-    """Read one static topic mapping, with bare or quoted queue ids.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
-    """
+    """Read one static topic mapping, with bare or quoted queue ids."""
     return _mapping.decode(data).value()
 
 

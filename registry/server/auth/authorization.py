@@ -67,11 +67,7 @@ class Authorization:
         self._open_lookups = OpenLookups(policy)
 
     def of_read(self, command: Command, sender: Peer, topics: Collection[str] = ()) -> Refusal | None:
-        """Why a read is not answered; None: it is.
-
-        Args:
-            topics: that it watches.
-        """
+        """Why a read is not answered; None: it is. topics: that it watches."""
         self.keeps = False
         try:
             own = self.own_caller(sender)
@@ -135,11 +131,7 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_rows(self, command: Command, sender: Peer, resources: Collection[str]) -> Refusal | None:
-        """Why a write may not change these rows, which a script found; None: it may, and they are decided on.
-
-        Args:
-            resources: their clusters and brokerNames, as a script names them.
-        """
+        """Why a write may not change these rows, which a script found; None: it may, and they are decided on."""
         caller = sender.caller or NOBODY
         rows = parsed(resources)
         if not caller.refused:
@@ -154,11 +146,7 @@ class Authorization:
         return None
 
     def not_owner(self, command: Command, sender: Peer, owner: str) -> Refusal | None:
-        """Why a broker that another user registered is left alone; None: it is not.
-
-        Args:
-            owner: that user's name.
-        """
+        """Why a broker that another user, the owner, registered is left alone; None: it is not."""
         caller = sender.caller or NOBODY
         if caller.refused:
             return None

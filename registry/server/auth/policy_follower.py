@@ -53,12 +53,7 @@ class PolicyFollower:
         return 0 if self.policy is None else self.policy.revision
 
     async def start(self) -> None:
-        """Read the rules for the first time.
-
-        Raises:
-            StoreUnavailable: Redis does not answer.
-            StartError: they cannot be read, and are enforced in this namespace.
-        """
+        """Read the rules for the first time; StartError: they cannot be read, and are enforced in this namespace."""
         try:
             await self._read()
         except StoreUnavailable:

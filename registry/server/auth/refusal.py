@@ -68,11 +68,7 @@ class Refusal(NamedTuple):
         cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str,
         mend: Callable[[], str] = str,
     ) -> Self:  # fmt: skip
-        """What is refused although the rules allow it.
-
-        Args:
-            mend: makes the command that would allow it.
-        """
+        """What is refused although the rules allow it; mend: makes the command that would allow it."""
         resources = tuple(str(one)[:MOST_CHARACTERS] for one in need.resources[:MOST_RESOURCES])
         kind = RefusedKind(caller.name or ANONYMOUS, need.right, resources, reason)
 

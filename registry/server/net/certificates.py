@@ -1,7 +1,8 @@
 """Reads of certificates and lists of revoked ones (CRL) what Python's ssl module does not tell.
 
 Whose a client's certificate is; which open connections have one that was revoked meanwhile (OpenSSL checks new ones,
-and cannot be asked of one that is open); when files end. OpenSSL has checked signatures before (X.509, RFC 5280).
+and cannot be asked of one that is open); when files end. OpenSSL has checked signatures before (X.509, RFC 5280). What
+cannot be read is a ValueError.
 """
 
 from __future__ import annotations
@@ -46,14 +47,7 @@ def read_certificate(shown: Mapping[str, Any], der: bytes) -> Certificate:
 
 
 def id_of(certificate: bytes) -> CertificateId:
-    """The issuer and number of a certificate.
-
-    Args:
-        certificate: DER, verified.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The issuer and number of a certificate (DER, verified)."""
     (_, outer), *_ = _items(certificate)
     fields = [item for item in _items(next(_items(outer))[1]) if item[0] != _VERSION]
     (_, serial), _, (_, issuer) = fields[:3]
@@ -61,11 +55,7 @@ def id_of(certificate: bytes) -> CertificateId:
 
 
 def revoked_in(text: bytes) -> frozenset[CertificateId]:
-    """Every certificate that the lists in a PEM file revoke.
-
-    Raises:
-        ValueError: a list cannot be read.
-    """
+    """Every certificate that the lists in a PEM file revoke."""
     found: set[CertificateId] = set()
     for match in _PEM.finditer(text):
         fields = _fields(match[1])
@@ -81,11 +71,7 @@ def revoked_in(text: bytes) -> frozenset[CertificateId]:
 
 
 def end_of_certificates(text: bytes) -> float | None:
-    """When the first of the certificates in a PEM file ends, in seconds since 1970; None: there is none.
-
-    Raises:
-        ValueError: one cannot be read.
-    """
+    """When the first of the certificates in a PEM file ends, in seconds since 1970; None: there is none."""
     ends = []
     for match in _CERTIFICATE_PEM.finditer(text):
         # number, algorithm, issuer, then from when to when
@@ -96,11 +82,7 @@ def end_of_certificates(text: bytes) -> float | None:
 
 
 def end_of_lists(text: bytes) -> float | None:
-    """When the first of the lists in a PEM file should have been replaced; from then on OpenSSL refuses clients.
-
-    Raises:
-        ValueError: one cannot be read.
-    """
+    """When the first of the lists in a PEM file should have been replaced; from then on OpenSSL refuses clients."""
     ends = []
     for match in _PEM.finditer(text):
         times = [item for item in _fields(match[1]) if item[0] in _TIMES]

@@ -270,11 +270,7 @@ class ServerConnection(OpenConnection):
         self.measure()
 
     def hold_watch(self, size: int) -> None:
-        """Account for the bytes that a held route watch takes; 0: none is held.
-
-        Raises:
-            RemoteProtocolError: its address holds more than its share with it.
-        """
+        """Account for the bytes that a held route watch takes; 0: none is held."""
         if size and not self._connections.held.has_room(self, size - self._watched_bytes):
             raise RemoteProtocolError(f"{self.host} holds as much as its share of the memory allows: poll")
         self._watched_bytes = size

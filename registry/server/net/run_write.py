@@ -138,13 +138,10 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
 
 
 def _check_sender(command: Command, connection: Peer) -> None:
-    """Refuse a request whose connection has closed: nobody waits for its answer, and newer requests may be done.
+    """Refuse a request whose connection has closed (SenderGone), if it is a sign of life or older than 0.1 s.
 
-    A process that was paused reads such requests when it goes on. Their senders may have sent the
-    opposite to another front end meanwhile, or have ended.
-
-    Raises:
-        SenderGone: the connection is closed, and the request is a sign of life or older than 0.1 s.
+    Nobody waits for its answer, and newer requests may be done: a process that was paused reads such requests when it
+    goes on. Their senders may have sent the opposite to another front end meanwhile, or have ended.
     """
     late = connection.said_ago_s > _LATE_S
     if (late and connection.has_hung_up()) or (command.code in _SIGNS_OF_LIFE and connection.hung_up):

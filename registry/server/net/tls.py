@@ -67,11 +67,7 @@ class FileStamp(NamedTuple):
 
 
 def stamp(path: str) -> FileStamp:
-    """Read the current stamp of a file.
-
-    Raises:
-        OSError: the file does not exist or may not be read.
-    """
+    """Read the current stamp of a file; an OSError says that it is not there, or may not be read."""
     status = os.stat(path)
     return FileStamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
@@ -79,8 +75,7 @@ def stamp(path: str) -> FileStamp:
 class Tls:
     """Decides whether and how new connections of this worker use TLS.
 
-    Raises:
-        StartError: the settings contradict each other or a file cannot be used; the message says what to do.
+    What contradicts itself in the settings, or is wrong with a file of theirs, is a StartError that says what to do.
     """
 
     def __init__(self, settings: Settings, *, look_at: Callable[[str], FileStamp] = stamp) -> None:
@@ -106,11 +101,7 @@ class Tls:
         return self.mode == "enforcing"
 
     def context_for_new(self) -> ssl.SSLContext:
-        """Return the context for a connection that starts TLS now.
-
-        Raises:
-            RemoteProtocolError: this server has no certificate, or TLS is disabled.
-        """
+        """Return the context for a connection that starts TLS now; a RemoteProtocolError says why there is none."""
         if self._context is None:
             why = (
                 "tlsServerMode is disabled"
@@ -227,11 +218,7 @@ class Tls:
 
 
 def make_context(files: TlsFiles) -> ssl.SSLContext:
-    """Make a server context from certificate files.
-
-    Raises:
-        StartError: a file cannot be read, the key does not belong to the certificate, the password is wrong, …
-    """
+    """Make a server context from certificate files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # a renegotiation costs the server much more than the client
@@ -273,11 +260,7 @@ def _load_revoked(context: ssl.SSLContext, path: str) -> None:
 
 
 def read_revoked(path: str) -> frozenset[CertificateId]:
-    """The certificates that a file revokes; none without a file.
-
-    Raises:
-        StartError: it cannot be read.
-    """
+    """The certificates that a file revokes; none without a file."""
     if not path:
         return frozenset()
     try:
@@ -332,11 +315,7 @@ def _why(error: Exception) -> str:
 
 
 def _with_java_file(settings: Settings) -> Settings:
-    """Apply RocketMQ's TLS properties file to the settings; environment variables and flags take precedence.
-
-    Raises:
-        StartError: the file cannot be read, or a value is not allowed.
-    """
+    """Apply RocketMQ's TLS properties file to the settings; environment variables and flags take precedence."""
     path = settings.tls_config_file
     if not path or (settings.source("tls_config_file") == "default" and not Path(path).is_file()):
         return settings

@@ -34,11 +34,7 @@ WHAT_STRANGERS_MAY: Final = (
 
 
 class Authentication:
-    """The rules of one worker.
-
-    Args:
-        warns: whether this worker of the front end says in the log what strangers may do.
-    """
+    """The rules of one worker; warns: whether this one says in the log what strangers may do."""
 
     def __init__(self, store: Store, context: RequestContext, front_end: str, *, warns: bool) -> None:
         policies = PolicyStore(store)
@@ -49,12 +45,7 @@ class Authentication:
         self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
 
     async def start(self) -> None:
-        """Read the rules for the first time.
-
-        Raises:
-            StoreUnavailable: Redis does not answer.
-            StartError: they are enforced, and cannot be read.
-        """
+        """Read the rules for the first time; StartError: they cannot be read, and are enforced in this namespace."""
         await self._follower.start()
 
     def tasks(self) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:

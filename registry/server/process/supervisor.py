@@ -237,11 +237,7 @@ class Supervisor:
     # workers
 
     async def _keep(self, index: int) -> None:
-        """Keep worker ``index`` running until the stop.
-
-        Raises:
-            StartError: none of the workers ever answered.
-        """
+        """Keep worker ``index`` running until the stop; StartError: none of the workers ever answered."""
         pause_s = _RESTART_FIRST_S
         while not self.stopping.is_set():
             started = time.monotonic()

@@ -86,10 +86,9 @@ def _kind(name: Kind, what: str) -> _Kind:
 
 
 class Rates:
-    """The limits of one worker.
+    """The limits of one worker; clock_ns: of the buckets.
 
-    Args:
-        clock_ns: of the buckets.
+    What counts a request raises RateExceeded if it is over a limit, and is to be refused.
     """
 
     def __init__(self, settings: Settings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -190,31 +189,19 @@ class Rates:
         self.check(kind, host, of_all=False)
 
     def check_request(self, code: int, host: str) -> None:
-        """Count a request, if its code alone says that it is a write.
-
-        Raises:
-            RateExceeded: it is to be refused.
-        """
+        """Count a request, if its code alone says that it is a write."""
         kind = _KIND_OF.get(code)
         if kind is not None:
             self.check(kind, host)
 
     def check_registration(self, host: str, *, is_new: bool) -> None:
-        """Count a registration that does not repeat the broker's last one; is_new: the broker is not in the tables.
-
-        Raises:
-            RateExceeded: it is to be refused.
-        """
+        """Count a registration that does not repeat the broker's last one; is_new: the broker is not in the tables."""
         self.check("writes", host)
         if is_new:
             self.check("new_brokers", host)
 
     def check(self, kind: Kind, host: str, *, of_all: bool = True) -> None:
-        """Count one of these, of this address, and of all together.
-
-        Raises:
-            RateExceeded: it is over a limit, and is to be refused.
-        """
+        """Count one of these, of this address, and of all together."""
         what, mode, of_address, of_namespace = self._kinds[kind]
         if getattr(self._settings, mode) == "off":
             return

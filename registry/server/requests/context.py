@@ -152,11 +152,7 @@ class RequestContext:
     def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
         """Refuse a request that speaks for a broker that another user registered, or only tell of it.
 
-        Args:
-            owner: that user; "" = there is none.
-
-        Raises:
-            NotAllowed: it is refused, and nothing was changed.
+        owner: that user; "" = there is none. NotAllowed: it is refused, and nothing was changed.
         """
         if owner and self.authorization is not None:
             refusal = self.authorization.not_owner(command, peer, owner)
@@ -248,11 +244,7 @@ class RequestContext:
             await self.effects.wait_for_other_tables(_GIVEN_BACK_S)
 
     def begin_write(self) -> None:
-        """Refuse a write while Redis is known to be away.
-
-        Raises:
-            StoreUnavailable: that is so.
-        """
+        """Refuse a write (StoreUnavailable) while Redis is known to be away."""
         if not self.view.freshness.redis_answers:
             raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
 

@@ -105,14 +105,7 @@ class DecodingTurns:
 
     @asynccontextmanager
     async def turn(self, size: BodySize) -> AsyncIterator[bool]:
-        """Wait for a turn and keep it.
-
-        Args:
-            size: of the body.
-
-        Returns:
-            whether there was none at once.
-        """
+        """Wait for a turn for a body of this size, and keep it; gives whether there was none at once."""
         takes = decoded_bytes(size)
         room = self._large if size.text_bytes >= LARGE_BYTES else self._small
         waited = await room.enter(takes)

@@ -69,11 +69,7 @@ class EarlyLookups:
             waiter.go_on()
 
     async def lookup(self, context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-        """Answer a lookup that came before the tables.
-
-        Raises:
-            StoreUnavailable: Redis does not answer.
-        """
+        """Answer a lookup that came before the tables."""
         topic = (command.ext_fields or {}).get("topic")
         if topic and fault_of_name(topic) is None and not self._ended.is_set():
             body = self._body(command, topic, await self._route(topic))

@@ -117,11 +117,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
 
 
 async def _check_rates(request: _Request, *, is_new: bool) -> None:
-    """Refuse what is over a limit; a broker that is in the tables stays there: it lives, although it is not heard.
-
-    Raises:
-        RateExceeded: it is refused.
-    """
+    """Refuse what is over a limit; a broker that is in the tables stays there: it lives, although it is not heard."""
     context, sender, peer = request.context, request.sender, request.peer
     try:
         context.rates.check_registration(peer.host, is_new=is_new)

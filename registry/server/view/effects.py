@@ -34,11 +34,7 @@ class Effects:
         await _within(timeout_s, future, f"the change with seq {seq} was made, but its event did not come")
 
     async def wait_for_other_tables(self, timeout_s: float) -> None:
-        """Return once the view serves other tables than now.
-
-        Raises:
-            StoreUnavailable: not within timeout_s seconds.
-        """
+        """Return once the view serves other tables than now; StoreUnavailable: not within timeout_s seconds."""
         await _within(timeout_s, self._other_tables.wait(), "the tables are to be read again, which was not done")
 
     def applied(self, applied: Applied) -> None:

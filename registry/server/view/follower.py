@@ -73,11 +73,7 @@ class Follower:
         self._view.saw(Seen.CONTRADICTED)
 
     async def start(self) -> None:
-        """Read the tables for the first time.
-
-        Raises:
-            StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
-        """
+        """Read the tables for the first time; it raises what :meth:`load` does, but no gap."""
         while True:
             try:
                 return await self.load()

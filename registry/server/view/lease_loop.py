@@ -101,11 +101,8 @@ class LeaseLoop:
     async def _renew_where_it_answers(self) -> None:
         """Renew once. Connections to a Redis that is silent are given up as soon as new ones are answered.
 
-        A master that was paused, or whose host is gone without a word, keeps its connections open. Without this each
-        of them would wait for its whole timeout, although Sentinel, or an address that moved, leads to a new master.
-
-        Raises:
-            StoreUnavailable, StoreError: as ``renew``.
+        A master that was paused, or whose host is gone without a word, keeps its connections open. Without this each of
+        them would wait for its whole timeout, although Sentinel, or an address that moved, leads to a new master.
         """
         renewal = asyncio.create_task(self.renew(), name="renews the lease")
         try:

@@ -37,11 +37,7 @@ _FULL: Final = frozenset({errno.EAGAIN, errno.ETOOMANYREFS})
 
 
 class SingleWorkerAcceptor:
-    """A single worker listens itself; this keeps its listening socket while it restarts.
-
-    Raises:
-        StartError: as ``sockets.listen``.
-    """
+    """A single worker listens itself; this keeps its listening socket while it restarts."""
 
     def __init__(self, host: str, port: int, backlog: int) -> None:
         self._where = host, port
@@ -113,9 +109,6 @@ class SharedAcceptor:
 
     A worker that has just ended, and had answered before, still gets its share, which waits for its successor.
     Otherwise its clients, which all connect again at once, would stay with the other workers.
-
-    Raises:
-        StartError: as ``sockets.listen``.
     """
 
     def __init__(self, host: str, port: int, backlog: int, workers: int) -> None:
@@ -257,9 +250,5 @@ Acceptor = SingleWorkerAcceptor | SharedAcceptor
 
 
 def open_acceptor(host: str, port: int, backlog: int, workers: int) -> Acceptor:
-    """Open the port for this number of workers.
-
-    Raises:
-        StartError: as ``sockets.listen``.
-    """
+    """Open the port for this number of workers; a StartError says why it cannot be had (``sockets.listen``)."""
     return SingleWorkerAcceptor(host, port, backlog) if workers == 1 else SharedAcceptor(host, port, backlog, workers)

@@ -49,12 +49,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
-    """Open a listening socket on a port that nobody else listens on.
+    """Open a listening socket on a port that nobody else listens on; StartError as :func:`bind`.
 
     Without SO_REUSEPORT a second server cannot share the port silently, not even one that sets the option.
-
-    Raises:
-        StartError: as ``bind``.
     """
     opened = bind(host, port)
     try:
