@@ -20,9 +20,7 @@ class RunTime(NamedTuple):
 class About(NamedTuple):
     """An entry of the table of settings, besides type and default: property key, help, scope, limits.
 
-    shared: the value may come from the shared configuration in Redis, and is then used by every front end of the
-        namespace.
-    run_time: for a shared setting: whether 318 may change it when ``configAllowList`` does not name it, and why.
+    run_time: of a shared setting: whether 318 may change it when ``configAllowList`` does not name it, and why.
     least, most: the limits of a number. choices: the only values of a text.
     flag: the command line's name where it differs from the attribute (also an environment name).
     metavar: what help shows as the value; default: the last word of the attribute, or the choices.
@@ -34,7 +32,6 @@ class About(NamedTuple):
 
     key: str
     help: str
-    shared: bool = False
     run_time: RunTime | None = None
     least: int | None = None
     most: int | None = None
@@ -45,6 +42,11 @@ class About(NamedTuple):
     form: tuple[str, str] = ("", "a text")
     check: Callable[[str], object] | None = None
     secret: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether the value may come from the shared configuration, and is then used by all front ends."""
+        return self.run_time is not None
 
 
 Kind = Literal["bool", "int", "int?", "str"]

@@ -15,11 +15,11 @@ _GUARDS: Final = RunTime(False, "a limited client could lift the limit")
 
 def _mode(key: str, what: str) -> About:
     help = f"{what}: nothing, counted and told, or also refused when they are over a limit."
-    return About(key, help, shared=True, run_time=_GUARDS, choices=("off", "observe", "enforce"))
+    return About(key, help, run_time=_GUARDS, choices=("off", "observe", "enforce"))
 
 
 def _limit(key: str, help: str) -> About:
-    return About(key, help, shared=True, run_time=_GUARDS, most=1_000_000)
+    return About(key, help, run_time=_GUARDS, most=1_000_000)
 
 
 def _check_networks(text: str) -> None:
@@ -28,9 +28,8 @@ def _check_networks(text: str) -> None:
     Networks.of_setting(text)
 
 
-def _networks(key: str, help: str, *, shared: bool = False) -> About:
-    run_time = _GUARDS if shared else None
-    return About(key, help, shared=shared, run_time=run_time, form=("", NETWORKS), check=_check_networks)
+def _networks(key: str, help: str, run_time: RunTime | None = None) -> About:
+    return About(key, help, run_time=run_time, form=("", NETWORKS), check=_check_networks)
 
 
 class RateSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +82,7 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         About(
             "rateBurstSeconds", "What a limit grants in this time may come at once.",
-            shared=True, run_time=_GUARDS, least=1, most=3600,
+            run_time=_GUARDS, least=1, most=3600,
         ),
     ] = 60  # fmt: skip
     unlimited_addresses: Annotated[
@@ -91,7 +90,7 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True):
         _networks(
             "unlimitedAddresses",
             "Networks whose addresses have no limits of their own (a gateway, a balancer without PROXY protocol).",
-            shared=True,
+            _GUARDS,
         ),
     ] = "127.0.0.0/8;::1"
     proxy_protocol_from: Annotated[

@@ -120,8 +120,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         About("lookupCountsIntervalMs", "How often lookup counts go to the stream lookups.", least=100, most=600_000),
     ] = 10_000
     enable_shutdown_gracefully: Annotated[
-        bool,
-        About("enableShutdownGracefully", "While draining, answer GO_AWAY (1500) to clients that know it."),
+        bool, About("enableShutdownGracefully", "While draining, answer GO_AWAY (1500) to clients that know it.")
     ] = True
     shutdown_wait_time_seconds: Annotated[
         int, About("shutdownWaitTimeSeconds", "Bound of a drain.", least=0, most=3600)
@@ -163,8 +162,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         str, About("tlsServerTrustCertPath", "Certificates that clients' certificates must come from, PEM.")
     ] = ""
     tls_server_crl_path: Annotated[
-        str,
-        About("tlsServerCrlPath", "Lists of revoked client certificates, PEM; one of each CA that signs them."),
+        str, About("tlsServerCrlPath", "Lists of revoked client certificates, PEM; one of each CA that signs them.")
     ] = ""
     tls_server_need_client_auth: Annotated[
         str,
@@ -199,100 +197,88 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         ),
     ] = ""
     config_allow_list: Annotated[
-        str,
-        About(
-            "configAllowList",
-            "Keys that request 318 may change besides the harmless ones.",
-            form=_KEYS,
-        ),
+        str, About("configAllowList", "Keys that request 318 may change besides the harmless ones.", form=_KEYS)
     ] = ""
 
     cluster_test: Annotated[
         bool,
         About(
-            "clusterTest", "Answer unknown topics from another environment.", shared=True,
+            "clusterTest", "Answer unknown topics from another environment.",
             run_time=RunTime(False, "it sends clients to the brokers of another environment"),
         ),
     ] = False  # fmt: skip
     product_env_name: Annotated[
         str,
         About(
-            "productEnvName", "That environment's name: in the log, and for productEnvNamesrvDomain.", shared=True,
+            "productEnvName", "That environment's name: in the log, and for productEnvNamesrvDomain.",
             form=_LINE,
             run_time=RunTime(True, "only a name in the log: the servers that are asked are fixed at the start"),
         ),
     ] = "center"  # fmt: skip
     order_message_enable: Annotated[
-        bool, About("orderMessageEnable", "Routes carry the order configuration.", shared=True, run_time=_SHOWN)
+        bool, About("orderMessageEnable", "Routes carry the order configuration.", run_time=_SHOWN)
     ] = False
     return_order_topic_config_to_broker: Annotated[
         bool, About(
             "returnOrderTopicConfigToBroker", "Registrations are answered with the order configuration.",
-            shared=True, run_time=_SHOWN,
+            run_time=_SHOWN,
         ),
     ] = True  # fmt: skip
     scan_not_active_broker_interval_ms: Annotated[
         int,
         About(
-            "scanNotActiveBrokerInterval", "Longest pause between two sweeps.", shared=True, least=100, most=600_000,
+            "scanNotActiveBrokerInterval", "Longest pause between two sweeps.", least=100, most=600_000,
             run_time=RunTime(True, "within its limits; sweeps also come when a deadline is known to be due"),
         ),
     ] = 5000  # fmt: skip
     support_acting_master: Annotated[
-        bool,
-        About("supportActingMaster", "A slave may act as a lost master.", shared=True, run_time=_SHOWN),
+        bool, About("supportActingMaster", "A slave may act as a lost master.", run_time=_SHOWN)
     ] = False
     enable_all_topic_list: Annotated[
-        bool, About("enableAllTopicList", "Answer request 206, the list of all topics.", shared=True, run_time=_SHOWN)
+        bool, About("enableAllTopicList", "Answer request 206, the list of all topics.", run_time=_SHOWN)
     ] = True  # fmt: skip
     enable_topic_list: Annotated[
-        bool,
-        About(
-            "enableTopicList",
-            "Answer 224, 311, 312, 313: topic lists.",
-            shared=True,
-            run_time=_SHOWN,
-        ),
+        bool, About("enableTopicList", "Answer 224, 311, 312, 313: topic lists.", run_time=_SHOWN)
     ] = True
     notify_min_broker_id_changed: Annotated[
         bool,
         About(
-            "notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest broker id changed.", shared=True,
+            "notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest broker id changed.",
             run_time=RunTime(True, "brokers are sent what is true, or ask for it"),
         ),
     ] = False  # fmt: skip
     need_wait_for_service: Annotated[
         bool,
         About(
-            "needWaitForService", "Has no effect; accepted because Java has it.", shared=True,
+            "needWaitForService", "Has no effect; accepted because Java has it.",
             run_time=RunTime(True, "no effect: ready as soon as the tables are readable"),
         ),
     ] = False  # fmt: skip
     wait_seconds_for_service: Annotated[
         int,
         About(
-            "waitSecondsForService", "Has no effect; accepted because Java has it.", shared=True, least=0,
+            "waitSecondsForService", "Has no effect; accepted because Java has it.", least=0,
             run_time=RunTime(True, "no effect: ready as soon as the tables are readable"),
         ),
     ] = 45  # fmt: skip
     delete_topic_with_broker_registration: Annotated[
         bool,
         About(
-            "deleteTopicWithBrokerRegistration", "Topics that a registration does not name are removed.", shared=True,
+            "deleteTopicWithBrokerRegistration", "Topics that a registration does not name are removed.",
             run_time=RunTime(False, "a broker that splits its registration would lose the topics of all parts but one"),
         ),
     ] = False  # fmt: skip
     config_black_list: Annotated[
         str,
         About(
-            "configBlackList", "Keys that request 318 never changes, separated by ;", shared=True, form=_LINE,
+            "configBlackList", "Keys that request 318 never changes, separated by ;", form=_LINE,
             run_time=RunTime(False, "Java's black list holds it"),
         ),
     ] = "configBlackList;configStorePath;kvConfigPath"  # fmt: skip
     broker_channel_expired_time_ms: Annotated[
         int,
         About(
-            "brokerChannelExpiredTimeMs", "Timeout of a broker that names none.", shared=True, least=1000,
+            "brokerChannelExpiredTimeMs", "Timeout of a broker that names none.", least=1000,
             run_time=RunTime(False, "a value below the brokers' heartbeat period removes brokers that live"),
         ),
     ] = 120_000  # fmt: skip

@@ -12,7 +12,7 @@ _KEPT: Final = RunTime(False, "a small value throws away what the pipeline has n
 
 def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
     """The entry of a limit of the streams: one value for a namespace, whichever sweeper trims."""
-    return About(key, help, shared=True, run_time=_KEPT, least=least, most=most)
+    return About(key, help, run_time=_KEPT, least=least, most=most)
 
 
 class StreamSettings(RateSettings, frozen=True, kw_only=True):
@@ -29,12 +29,7 @@ class StreamSettings(RateSettings, frozen=True, kw_only=True):
         int, _kept("heartbeatsMaxAgeHours", "How long entries of the stream heartbeats are kept.", most=100_000)
     ] = 24
     heartbeats_max_entries: Annotated[
-        int,
-        _kept(
-            "heartbeatsMaxEntries",
-            "How many heartbeats are kept; a thousand need about 0.2 MB.",
-            least=1000,
-        ),
+        int, _kept("heartbeatsMaxEntries", "How many heartbeats are kept; a thousand need about 0.2 MB.", least=1000)
     ] = 200_000
     lookups_max_age_hours: Annotated[
         int, _kept("lookupsMaxAgeHours", "How long entries of the stream lookups are kept.", most=100_000)
