@@ -22,26 +22,17 @@ Parts = dict[tuple[str, str], str]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one side told at one look.
+    """Everything that one side told at one look."""
 
-    clusters: cluster -> its brokerNames. brokers: brokerName -> row. routes: topic -> what a client is answered.
-    kv: KV namespace -> its keys; one without keys is as one that is not there.
-    config: key of request 319 -> value.
-    answers: request -> what of its answer is in none of these tables (``compare/answers``).
-    is_java: a Java NameServer told it; else it is of this project (a front end, a Redis, the lake).
-    is_five: it tells the parts that only 5.x has.
-    untold: cluster, broker, topic, kv or config -> why the side does not tell it.
-    """
-
-    clusters: Mapping[str, frozenset[str]] = {}
+    clusters: Mapping[str, frozenset[str]] = {}  # cluster -> its brokerNames
     brokers: Mapping[str, BrokerRow] = {}
-    routes: Mapping[str, TopicRoute] = {}
-    kv: Mapping[str, Mapping[str, str]] = {}
-    config: Mapping[str, str] = {}
-    answers: Mapping[str, Parts] = {}
-    is_java: bool = False
-    is_five: bool = True
-    untold: Mapping[str, str] = {}
+    routes: Mapping[str, TopicRoute] = {}  # topic -> what a client is answered
+    kv: Mapping[str, Mapping[str, str]] = {}  # a KV namespace without keys is as one that is not there
+    config: Mapping[str, str] = {}  # key of request 319 -> value
+    answers: Mapping[str, Parts] = {}  # request -> what of its answer is in none of these tables (compare/answers)
+    is_java: bool = False  # a Java NameServer told it; else a front end, a Redis or the lake
+    is_five: bool = True  # it tells the parts that only 5.x has
+    untold: Mapping[str, str] = {}  # cluster, broker, topic, kv or config -> why the side does not tell it
 
 
 def normal_row(row: BrokerRow) -> BrokerRow:

@@ -12,27 +12,19 @@ KINDS: Final = ("cluster", "broker", "topic", "kv", "config", "answer")
 
 
 class Cell(NamedTuple):
-    """One value that every side has, or lacks.
+    """One value that every side has, or lacks."""
 
-    kind: one of KINDS. name: of the cluster, broker, topic, KV namespace, key of the configuration, or the request.
-    part: which value of it; "" is all of it, where a side lacks it. at: the brokerName, address or KV key that the part
-        is of; "" where it is of the whole.
-    """
-
-    kind: str
-    name: str
-    part: str = ""
-    at: str = ""
+    kind: str  # one of KINDS
+    name: str  # of the cluster, broker, topic, KV namespace, key of the configuration, or the request
+    part: str = ""  # which value of it; "" is all of it, where a side lacks it
+    at: str = ""  # the brokerName, address or KV key that the part is of; "" where it is of the whole
 
 
 class Difference(NamedTuple):
-    """A cell that not all sides have alike. told: side -> its value as people read it; None: it has none.
-
-    A side that does not tell such a cell is not in ``told``.
-    """
+    """A cell that not all sides have alike."""
 
     cell: Cell
-    told: Mapping[str, str | None]
+    told: Mapping[str, str | None]  # side that tells such cells -> its value as people read it; None: it has none
 
 
 def differences(contents: Mapping[str, Content]) -> list[Difference]:

@@ -35,22 +35,17 @@ class Sort(StrEnum):
 
 
 class Lasted(msgspec.Struct, frozen=True):
-    """A difference as it stands.
-
-    since_ms: since when (ms since 1970) those sides were seen to differ that have differed longest.
-    between: the pairs of sides that differ, of this sort. told: side -> its value; None: it has none.
-    row: of docs/differences.md, if it is meant.
-    """
+    """A difference as it stands."""
 
     sort: Sort
     kind: str
     name: str
     part: str
     at: str
-    since_ms: int
-    between: list[Pair]
-    told: Mapping[str, str | None]
-    row: str = ""
+    since_ms: int  # since when those sides were seen to differ that have differed longest
+    between: list[Pair]  # the pairs of sides that differ, of this sort
+    told: Mapping[str, str | None]  # side -> its value; None: it has none
+    row: str = ""  # of docs/differences.md, if it is meant
 
     @property
     def cell(self) -> Cell:

@@ -36,16 +36,12 @@ class StepState(StrEnum):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A name server as it is now.
-
-    error: why it cannot be asked; "": it can. brokers: addresses that it tells. clients: where connections come from
-    that are no broker's; None: not known.
-    """
+    """A name server as it is now."""
 
     address: str
-    error: str = ""
-    brokers: frozenset[str] = frozenset()
-    clients: Sequence[str] | None = None
+    error: str = ""  # why it cannot be asked
+    brokers: frozenset[str] = frozenset()  # addresses that it tells
+    clients: Sequence[str] | None = None  # where connections come from that are no broker's; None: not known
 
 
 class Done(msgspec.Struct, frozen=True):

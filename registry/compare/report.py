@@ -11,30 +11,23 @@ from .lasting import Lasted, Sort
 
 
 class SideNow(msgspec.Struct, frozen=True):
-    """One side at the last look.
-
-    what: what it is, in words. error: why it could not be read; "" = it was.
-    untold: kind of cells -> why it does not tell them.
-    """
+    """One side at the last look."""
 
     name: str
-    what: str
+    what: str  # what it is, in words
     topics: int = 0
     brokers: int = 0
-    error: str = ""
-    untold: dict[str, str] = {}
+    error: str = ""  # why it could not be read
+    untold: dict[str, str] = {}  # kind of cells -> why it does not tell them
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The state of a comparison.
+    """The state of a comparison."""
 
-    at_ms: when it last looked. looks: how often it has. look_ms: how long the last look at everything took.
-    """
-
-    at_ms: int
+    at_ms: int  # when it last looked
     lasting_ms: int
-    looks: int
-    look_ms: int
+    looks: int  # how often it has looked
+    look_ms: int  # how long the last look at everything took
     sides: Sequence[SideNow]
     differences: Sequence[Lasted]
 
@@ -59,13 +52,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Alike(msgspec.Struct):
-    """Differences of several names that say the same: those of all topics of one broker, for example.
+    """Differences of several names that say the same: those of all topics of one broker, for example."""
 
-    one: the first of them. names: of all.
-    """
-
-    one: Lasted
-    names: list[str]
+    one: Lasted  # the first of them
+    names: list[str]  # of all
 
 
 def alike(differences: Iterable[Lasted]) -> list[Alike]:

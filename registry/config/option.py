@@ -18,30 +18,20 @@ class RunTime(NamedTuple):
 
 
 class About(NamedTuple):
-    """An entry of the table of settings, besides type and default: property key, help, scope, limits.
-
-    run_time: of a shared setting: whether 318 may change it when ``configAllowList`` does not name it, and why.
-    least, most: the limits of a number. choices: the only values of a text.
-    flag: the command line's name where it differs from the attribute (also an environment name).
-    metavar: what help shows as the value; default: the last word of the attribute, or the choices.
-    zero_is_default: 0 asks for our default, as it asks for Netty's in Java.
-    form: (regular expression, description) of a text. check: raises ValueError for a text that is not allowed, where
-        a regular expression cannot say it.
-    secret: the value is never shown.
-    """
+    """An entry of the table of settings, besides type and default: property key, help, scope, limits."""
 
     key: str
     help: str
-    run_time: RunTime | None = None
-    least: int | None = None
+    run_time: RunTime | None = None  # of a shared setting: whether 318 may change it without configAllowList
+    least: int | None = None  # of a number
     most: int | None = None
-    choices: tuple[str, ...] = ()
-    flag: str = ""
-    metavar: str = ""
-    zero_is_default: bool = False
-    form: tuple[str, str] = ("", "a text")
-    check: Callable[[str], object] | None = None
-    secret: bool = False
+    choices: tuple[str, ...] = ()  # the only values of a text
+    flag: str = ""  # on the command line, where it differs from the attribute; also a name in the environment
+    metavar: str = ""  # what help shows as the value, if not the choices or the last word of the attribute
+    zero_is_default: bool = False  # 0 asks for our default, as it asks for Netty's in Java
+    form: tuple[str, str] = ("", "a text")  # of a text: regular expression, description
+    check: Callable[[str], object] | None = None  # raises ValueError, where a regular expression cannot tell
+    secret: bool = False  # the value is never shown
 
     @property
     def shared(self) -> bool:

@@ -13,14 +13,12 @@ from .words import counted, some_of
 
 
 class DrainNow(NamedTuple):
-    """waiting: clients that were heard within the last minutes and have not looked up the new routes; addresses: the
-    first of them. not_known: front ends that cannot tell yet, with the reason. left_ms: for how long they count.
-    """
+    """How far the drain of a broker name is."""
 
-    waiting: int = 0
-    addresses: tuple[str, ...] = ()
-    not_known: tuple[str, ...] = ()
-    left_ms: int = 0
+    waiting: int = 0  # clients that were heard within the last minutes and have not looked up the new routes
+    addresses: tuple[str, ...] = ()  # of the first of them
+    not_known: tuple[str, ...] = ()  # front ends that cannot tell yet, with the reason
+    left_ms: int = 0  # for how long these count
 
     @property
     def is_done(self) -> bool:

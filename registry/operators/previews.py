@@ -45,16 +45,12 @@ class Mistaken(RegistryError):
 
 
 class Preview(NamedTuple):
-    """A change that was not made yet.
+    """A change that was not made yet."""
 
-    lines: what it does. work: makes it; None: all is so already, and done says so. done: what to say afterwards.
-    result: the same for programs.
-    """
-
-    lines: list[str]
-    work: Callable[[], Awaitable[object]] | None
-    done: str
-    result: dict[str, Any]
+    lines: list[str]  # what it does
+    work: Callable[[], Awaitable[object]] | None  # makes it; None: all is so already, and ``done`` says so
+    done: str  # what to say afterwards
+    result: dict[str, Any]  # the same for programs
 
 
 async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData]]:

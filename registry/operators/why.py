@@ -37,28 +37,21 @@ _report: Final = msgspec.json.Decoder(_VainReport)
 
 
 class VainLookups(NamedTuple):
-    """How often clients asked for a name in vain within the last day, when that was counted last, and addresses of
-    some of them: front ends keep a sample.
-    """
+    """How often clients asked for a name in vain within the last day."""
 
     times: int = 0
-    last_ms: int = 0
-    clients: tuple[str, ...] = ()
+    last_ms: int = 0  # when that was counted last
+    clients: tuple[str, ...] = ()  # addresses of some of them: front ends keep a sample
 
 
 class Why(NamedTuple):
-    """What is known of a topic's name.
-
-    route: as clients get it now, None: code 17. lost: the last change after which it had no route. began_ms: the
-    first change that the stream holds, None: the stream holds every change that ever was. close: names that are nearly
-    the same. asked: how often clients asked for it in vain within the last day.
-    """
+    """What is known of a topic's name."""
 
     topic: str
-    route: TopicRoute | None
-    lost: RouteStep | None
-    began_ms: int | None
-    close: list[str]
+    route: TopicRoute | None  # as clients get it now; None: code 17
+    lost: RouteStep | None  # the last change after which it had no route
+    began_ms: int | None  # the first change that the stream holds; None: it holds every change that ever was
+    close: list[str]  # names that are nearly the same
     asked: VainLookups = VainLookups()
 
 

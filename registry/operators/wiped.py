@@ -15,13 +15,11 @@ _SCANNED: Final = 200_000
 
 
 class Taken(NamedTuple):
-    """topics: of which wipes took the write permission that is missing. not_known: of which the stream does not tell
-    why it is missing: it was trimmed, or is very long. last: the last wipe.
-    """
+    """Topics without write permission, by what the stream tells of that."""
 
-    topics: set[str]
-    not_known: set[str]
-    last: WritePermSet | None
+    topics: set[str]  # from which wipes took it
+    not_known: set[str]  # of which the stream does not tell: it was trimmed, or is very long
+    last: WritePermSet | None  # the last wipe
 
 
 async def read_taken(store: Store, name: str, without: Collection[str]) -> Taken:

@@ -12,22 +12,16 @@ OURS: Final = "ours"
 
 
 class Counts:
-    """Counters since the start.
-
-    requests: that were passed through and could be read. repeated: reads that ours answered, by code and result (same,
-    different, meant). failed: reads that ours did not answer. skipped: reads that were not repeated, because there were
-    more than it may repeat. tls_connections, unreadable_connections: passed through without being read.
-    took: server -> how long it took for the reads that were repeated.
-    """
+    """Counters since the start."""
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.repeated: Counter[tuple[int, str]] = Counter()
-        self.failed = 0
-        self.skipped = 0
-        self.tls_connections = 0
+        self.requests = 0  # that were passed through and could be read
+        self.repeated: Counter[tuple[int, str]] = Counter()  # reads that ours answered: code, same|different|meant
+        self.failed = 0  # reads that ours did not answer
+        self.skipped = 0  # reads that were not repeated: they were more than it may repeat
+        self.tls_connections = 0  # passed through without being read
         self.unreadable_connections = 0
-        self.took = {JAVA: Durations(), OURS: Durations()}
+        self.took = {JAVA: Durations(), OURS: Durations()}  # for the reads that were repeated
 
     def of(self, result: str) -> int:
         """How many reads had this result."""

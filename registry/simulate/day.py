@@ -25,38 +25,22 @@ LEAST_TIMEOUT_MS: Final = 3_000
 
 
 class DayShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a day. Times are those of the run, after scaling.
+    """The size of a day. Times are those of the run, after scaling."""
 
-    Args:
-        seed: of all random choices.
-        duration_ms: of the whole day.
-        brokers: brokerNames; each has one to three processes.
-        topics: at the start; the plan adds, changes and deletes some.
-        clients: applications that look up topics, each at one name server.
-        servers: name servers; every broker registers at all of them.
-        beat_ms: between two registrations (103) of a broker.
-        touch_ms: between two heartbeats (904, 322) of a process of an acting-master group.
-        timeout_ms: heartbeatTimeoutMillis of brokers outside acting-master groups.
-        acting_timeout_ms: heartbeatTimeoutMillis of brokers in acting-master groups.
-        incidents: per broker, about: one begins only when the one before is over, so there may be fewer.
-        lookups_per_s: of all clients together.
-        goodbye: every broker unregisters at the end.
-    """
-
-    seed: int = 1
+    seed: int = 1  # of all random choices
     duration_ms: int = 60_000
     clusters: int = 2
-    brokers: int = 8
-    topics: int = 60
-    clients: int = 20
-    servers: int = 1
-    beat_ms: int = LEAST_BEAT_MS
-    touch_ms: int = LEAST_TOUCH_MS
-    timeout_ms: int = LEAST_TIMEOUT_MS
-    acting_timeout_ms: int = LEAST_TIMEOUT_MS
-    incidents: float = 6.0
-    lookups_per_s: float = 50.0
-    goodbye: bool = True
+    brokers: int = 8  # brokerNames; each has one to three processes
+    topics: int = 60  # at the start; the plan adds, changes and deletes some
+    clients: int = 20  # applications that look up topics, each at one name server
+    servers: int = 1  # name servers; every broker registers at all of them
+    beat_ms: int = LEAST_BEAT_MS  # between two registrations (103) of a broker
+    touch_ms: int = LEAST_TOUCH_MS  # between two heartbeats (904, 322) of a process of an acting-master group
+    timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers outside acting-master groups
+    acting_timeout_ms: int = LEAST_TIMEOUT_MS  # and of those in them
+    incidents: float = 6.0  # of each broker, about: one begins only when the one before is over
+    lookups_per_s: float = 50.0  # of all clients together
+    goodbye: bool = True  # every broker unregisters at the end
 
     @property
     def started_ms(self) -> int:
@@ -120,43 +104,28 @@ class OpKind(StrEnum):
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One timed operation; which fields are set depends on ``kind``.
+    """One timed operation; which fields are set depends on ``kind``."""
 
-    Attributes:
-        at_ms: since the start of the run.
-        broker: brokerName.
-        id: of one of its processes.
-        server: number of a name server.
-        queues: read queues, write queues, permission.
-        brokers: that have the topic which is deleted.
-        client: number of a client.
-    """
-
-    at_ms: int
+    at_ms: int  # since the start of the run
     kind: OpKind
     broker: str = ""
-    id: int | None = None
-    server: int | None = None
+    id: int | None = None  # of one of its processes
+    server: int | None = None  # number of a name server
     topic: str = ""
-    queues: tuple[int, int, int] | None = None
-    brokers: tuple[str, ...] = ()
-    client: int | None = None
+    queues: tuple[int, int, int] | None = None  # read queues, write queues, permission
+    brokers: tuple[str, ...] = ()  # that have the topic which is deleted
+    client: int | None = None  # number of a client
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One broker process of the plan.
-
-    Attributes:
-        acting: it belongs to an acting-master group.
-        timeout_ms: its heartbeatTimeoutMillis.
-    """
+    """One broker process of the plan."""
 
     broker: str
     id: int
     cluster: str
     addr: str
-    acting: bool
-    timeout_ms: int
+    acting: bool  # it belongs to an acting-master group
+    timeout_ms: int  # its heartbeatTimeoutMillis
 
     @property
     def who(self) -> str:
@@ -176,19 +145,13 @@ class SimulatedBroker(msgspec.Struct, frozen=True):
 
 
 class DayPlan(msgspec.Struct, frozen=True):
-    """Everything that happens in a day, in order.
-
-    Attributes:
-        always: topics that can be looked up all the time.
-        never: names that no topic has.
-        quiet: topics that nobody looks up.
-    """
+    """Everything that happens in a day, in order."""
 
     shape: DayShape
     brokers: tuple[SimulatedBroker, ...]
-    always: tuple[str, ...]
-    never: tuple[str, ...]
-    quiet: tuple[str, ...]
+    always: tuple[str, ...]  # topics that can be looked up all the time
+    never: tuple[str, ...]  # names that no topic has
+    quiet: tuple[str, ...]  # topics that nobody looks up
     ops: tuple[Op, ...]
 
     def members(self) -> dict[tuple[str, int], Member]:

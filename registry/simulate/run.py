@@ -25,23 +25,15 @@ TIMESTAMP: Final = 1_700_000_000_000  # of every data version; their counters di
 
 
 class Outcome:
-    """The result of a run so far.
-
-    Attributes:
-        done: operations that went as planned, by kind.
-        faults: what did not go as planned, one sentence each: the first hundred; ``fault_count`` counts all.
-        lookups: (topic, whether a route was found) -> answers.
-        late_ms: the longest time, in milliseconds, by which an operation began late.
-        is_complete: the plan was played to its end.
-    """
+    """The result of a run so far."""
 
     def __init__(self) -> None:
-        self.done: Counter[OpKind] = Counter()
-        self.faults: list[str] = []
+        self.done: Counter[OpKind] = Counter()  # operations that went as planned
+        self.faults: list[str] = []  # what did not, one sentence each: the first hundred
         self.fault_count = 0
-        self.lookups: Counter[tuple[str, bool]] = Counter()
-        self.late_ms = 0.0
-        self.is_complete = False
+        self.lookups: Counter[tuple[str, bool]] = Counter()  # (topic, whether a route was found) -> answers
+        self.late_ms = 0.0  # the longest time by which an operation began late
+        self.is_complete = False  # the plan was played to its end
 
     def fault(self, text: str) -> None:
         """Record something that was not as planned."""

@@ -38,17 +38,15 @@ class ShownRates(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One look at the registry. changes: those since the look before, the oldest first. anew: they are of another
-    namespace, or some are missing before them; what was shown before no longer belongs to it.
-    """
+    """One look at the registry."""
 
     now_ms: int
     up_since_ms: int
     brokers: list[BrokerInfo]
     fleet: Fleet
     rates: ShownRates
-    changes: list[Change]
-    anew: bool
+    changes: list[Change]  # those since the look before, the oldest first
+    anew: bool  # they do not follow those that were shown before: another namespace, or some are missing
 
 
 class _Lookups(msgspec.Struct):

@@ -25,20 +25,13 @@ _FAILED: Final = 1
 
 
 class ProbeAnswer(msgspec.Struct, frozen=True):
-    """What one name server answered.
-
-    Attributes:
-        seconds: request -> time until its answer; ``connect``, ``106``, ``105 <topic>``.
-        error: why it counts as down; "" = it is up.
-        no_route: topics of which it has no route.
-        told: request -> its content in one order, to compare.
-    """
+    """What one name server answered."""
 
     server: str
-    seconds: dict[str, float]
-    error: str = ""
-    no_route: list[str] = []
-    told: dict[str, str] = {}
+    seconds: dict[str, float]  # request -> time until its answer: connect, 106, 105 <topic>
+    error: str = ""  # why it counts as down
+    no_route: list[str] = []  # topics of which it has none
+    told: dict[str, str] = {}  # request -> its content in one order, to compare
 
     @property
     def is_up(self) -> bool:

@@ -120,16 +120,12 @@ class KvSet(msgspec.Struct, frozen=True):
 
 
 class KvImport(msgspec.Struct, frozen=True):
-    """What an import changes.
+    """What an import of KV configuration changes."""
 
-    namespaces: those that it makes. unchanged: keys that have their value already. only_here: keys that are not in the
-    file.
-    """
-
-    namespaces: list[str]
+    namespaces: list[str]  # those that it makes
     changes: list[KvSet]
-    unchanged: int
-    only_here: int
+    unchanged: int  # keys that have their value already
+    only_here: int  # keys that are not in the file
 
 
 @kv.command("import")
