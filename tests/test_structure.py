@@ -27,6 +27,7 @@ ALLOWED = {
     "networks": set(),
     "tasks": set(),
     "queued_output": set(),
+    "tcp_sockets": set(),
     "embedded": {"errors"},
     "auth": VALUES,
     "request_rights": {*VALUES, "auth", "protocol"},
@@ -53,7 +54,7 @@ ALLOWED = {
         "server.auth", "server.counting", "server.requests", "server.view",
     },
     "server.process": {
-        *TABLES, "store", "config", "tasks", "embedded", "queued_output",
+        *TABLES, "store", "config", "tasks", "embedded", "queued_output", "tcp_sockets",
         "server.auth", "server.counting", "server.net", "server.requests", "server.view",
     },
     "compare": {*VALUES, "config", "operators", "protocol"},

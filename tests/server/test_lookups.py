@@ -14,7 +14,6 @@ import redis
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StoreUnavailable
 from mqregistry.events import journal
-from mqregistry.server.view import lookup_counts as lookups
 from mqregistry.server.view.lookup_counts import OTHERS, LookupCounts, LookupJournal
 from mqregistry.store import keys
 from mqregistry.store.store import Store
@@ -110,10 +109,8 @@ async def test_a_report_whose_answer_was_lost_is_not_counted_twice(store, monkey
     assert totals(written(store.url, store.namespace)) == ({"t": 3}, {"m": 3})
 
 
-async def test_what_is_kept_for_an_outage_is_bounded_and_still_counts_all(store, monkeypatch):
-    monkeypatch.setattr(lookups, "MAX_TOPICS", 10)
-    monkeypatch.setattr(lookups, "MAX_MISSING", 5)
-    counts = LookupCounts()
+async def test_what_is_kept_for_an_outage_is_bounded_and_still_counts_all(store):
+    counts = LookupCounts(max_topics=10, max_missing=5)
     one = LookupJournal(counts, StreamStore(store), "fe", "w", interval_s=10)
     for number in range(30):
         counts.found(f"t{number}")

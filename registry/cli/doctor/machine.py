@@ -20,7 +20,7 @@ from ...operators.words import moment
 from ...server.net.tls import Tls
 from ...server.process.port.sockets import bind
 from ...store.connection.fitness import Finding
-from ..tcp_sockets import LISTENS, owners_of, tcp_sockets
+from ...tcp_sockets import listeners
 
 # Beside connections: Redis, pipes, log, what Python has open.
 _OTHER_FILES: Final = 200
@@ -115,9 +115,8 @@ def _named(holders: dict[int, str]) -> str:
 
 def _holders(port: int) -> dict[int, str]:
     """The processes that listen on a port, with their command line, as far as this user may see them (Linux)."""
-    inodes = {one.inode for one in tcp_sockets() if one.state == LISTENS and one.port == port}
     found = {}
-    for pid in set[int]().union(*owners_of(inodes).values()):
+    for pid in listeners(port):
         with contextlib.suppress(OSError):  # it ended
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             found[pid] = command.strip()[:80]

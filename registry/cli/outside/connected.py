@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from ..tcp_sockets import ESTABLISHED, LISTENS, owners_of, plain, tcp_sockets
+from ...tcp_sockets import ESTABLISHED, LISTENS, owners_of, plain, tcp_sockets
 
 _OLDEST_S: Final = 600
 _PAIR: Final = re.compile(r"(\S+):(\d+)\s+(\S+):(\d+)\s*$")

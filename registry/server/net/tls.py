@@ -58,18 +58,14 @@ class TlsFiles(NamedTuple):
     auth_client: bool = False
 
 
-class FileStamp(NamedTuple):
-    """Identifies one state of a file: it differs after the file is written or replaced."""
-
-    modified_ns: int
-    size: int
-    inode: int
+Stamp = tuple[int, int, int]
+"""Identifies one state of a file: it differs after the file is written or replaced."""
 
 
-def stamp(path: str) -> FileStamp:
+def stamp(path: str) -> Stamp:
     """Read the current stamp of a file; an OSError says that it is not there, or may not be read."""
     status = os.stat(path)
-    return FileStamp(status.st_mtime_ns, status.st_size, status.st_ino)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class Tls:
@@ -78,12 +74,12 @@ class Tls:
     What contradicts itself in the settings, or is wrong with a file of theirs, is a StartError that says what to do.
     """
 
-    def __init__(self, settings: Settings, *, look_at: Callable[[str], FileStamp] = stamp) -> None:
+    def __init__(self, settings: Settings, *, look_at: Callable[[str], Stamp] = stamp) -> None:
         self.mode = settings.tls_server_mode
         self._look_at = look_at
         self._context: ssl.SSLContext | None = None
         self._files = TlsFiles()
-        self._stamps: dict[str, FileStamp] = {}
+        self._stamps: dict[str, Stamp] = {}
         self._unseen: set[str] = set()
         self._changed: set[str] = set()
         self._reload_for = ""
@@ -233,30 +229,22 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
     if files.auth_client and files.need_client_auth != "none":
         required = files.need_client_auth == "require"
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-        _load_trust(context, files.trust_cert_path)
+        if files.trust_cert_path:
+            _load(context, "trust certificates", files.trust_cert_path)
+        else:  # as in Java
+            logger.warning("TLS: clients are checked against this system's certificates: set tlsServerTrustCertPath")
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         if files.crl_path:
-            _load_revoked(context, files.crl_path)
+            _load(context, "list of revoked certificates", files.crl_path)
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     return context
 
 
-def _load_trust(context: ssl.SSLContext, path: str) -> None:
-    if not path:
-        # as in Java
-        logger.warning("TLS: clients are checked against this system's certificates: set tlsServerTrustCertPath")
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-        return
+def _load(context: ssl.SSLContext, what: str, path: str) -> None:
     try:
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:
-        raise StartError(f"TLS: cannot use the trust certificates {path}: {_why(error)}") from error
-
-
-def _load_revoked(context: ssl.SSLContext, path: str) -> None:
-    try:
-        context.load_verify_locations(path)
-    except (OSError, ValueError) as error:
-        raise StartError(f"TLS: cannot use the list of revoked certificates {path}: {_why(error)}") from error
-    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+        raise StartError(f"TLS: cannot use the {what} {path}: {_why(error)}") from error
 
 
 def read_revoked(path: str) -> frozenset[CertificateId]:

@@ -107,10 +107,9 @@ class _Report(NamedTuple):
 class LookupJournal:
     """Writes the counts of one worker to the stream, every ``interval_s`` seconds.
 
-    While Redis is away the counts are added up here, by name for as many topics as LookupCounts itself keeps, and are
-    written in one report when it is back. A report that may have been written is sent again unchanged, and Redis
-    recognises its number. A worker that is killed loses its unwritten counts: at most those of ``interval_s`` while
-    Redis answers.
+    While Redis is away the counts stay where they are, and are written in one report when it is back. A report that may
+    have been written is sent again unchanged, and Redis recognises its number. A worker that is killed loses its
+    unwritten counts: at most those of ``interval_s`` while Redis answers.
     """
 
     def __init__(
@@ -123,8 +122,6 @@ class LookupJournal:
         self._interval_s = interval_s
         self._since = time.monotonic()
         self._sent: _Report | None = None
-        self._found: dict[str, int] = {}
-        self._missing: dict[str, int] = {}
         self._reports = 0
         self._away = False
 
@@ -151,17 +148,13 @@ class LookupJournal:
         Raises:
             StoreUnavailable, StoreError: the counts are kept, and written once, with the next report.
         """
-        found, missing = self._counts.drain()
-        _add_all(self._found, found, MAX_TOPICS)
-        _add_all(self._missing, missing, MAX_MISSING)
         if self._sent is not None:
             await self._send(self._sent)
-        entries = lookup_entries(self._found, self._missing, self._counts.drain_clients())
+        entries = lookup_entries(*self._counts.drain(), self._counts.drain_clients())
         since, self._since = self._since, time.monotonic()
         if not entries:
             return
         self._reports += 1
-        self._found, self._missing = {}, {}
         await self._send(_Report(self._reports, since, entries))
 
     async def _send(self, report: _Report) -> None:
@@ -185,8 +178,3 @@ def _add(counts: dict[str, int], name: str, times: int, limit: int) -> None:
     if name not in counts and len(counts) >= limit:
         name = OTHERS
     counts[name] = counts.get(name, 0) + times
-
-
-def _add_all(counts: dict[str, int], more: Mapping[str, int], limit: int) -> None:
-    for name, times in more.items():
-        _add(counts, name, times, limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Final, TypeVar
 
 from ....errors import StartError
 from ....names import printable
+from ....tcp_sockets import listeners
 
 logger = logging.getLogger(__name__)
 
 # The workers of a front end that was killed end at once, those of one that was asked to end drain.
 _WAIT_S: Final = 5.0
 _TRY_EVERY_S: Final = 0.05
-_LISTENS: Final = "0A"
 
 T = TypeVar("T")
 
@@ -34,25 +33,11 @@ class PortTaken(StartError):
 
 def holder_of(port: int) -> str:
     """Which processes listen on a port: "process 17 (python)"; "" = not known (another user's, or no Linux)."""
-    sockets = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                words = line.split()
-                if words[3] == _LISTENS and int(words[1].rpartition(":")[2], 16) == port:
-                    sockets.add(f"socket:[{words[9]}]")
     found = []
-    for folder in Path("/proc").glob("[0-9]*") if sockets else ():
-        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
-            if any(_link(file) in sockets for file in (folder / "fd").iterdir()):
-                found.append(f"process {folder.name} ({printable((folder / 'comm').read_text().strip())})")
+    for pid in listeners(port):
+        with contextlib.suppress(OSError):  # it has ended
+            found.append(f"process {pid} ({printable(Path(f'/proc/{pid}/comm').read_text().strip())})")
     return " and ".join(sorted(found))
-
-
-def _link(file: Path) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(file)
-    return ""
 
 
 async def when_free(make: Callable[[], T], stopping: asyncio.Event) -> T:

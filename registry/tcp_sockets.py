@@ -40,6 +40,12 @@ def _address(text: str) -> tuple[str, int]:
     return plain(str(ipaddress.ip_address(packed))), int(port, 16)
 
 
+def listeners(port: int) -> set[int]:
+    """The processes that listen on a port, as far as this user may see them."""
+    inodes = {one.inode for one in tcp_sockets() if one.state == LISTENS and one.port == port}
+    return set[int]().union(*owners_of(inodes).values()) if inodes else set()
+
+
 def owners_of(inodes: Collection[str]) -> dict[str, set[int]]:
     """Inode of a socket -> the processes that have it, as far as this user may see them."""
     found: dict[str, set[int]] = {}
