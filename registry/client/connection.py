@@ -45,11 +45,7 @@ class ConnectionOptions(TypedDict, total=False):
 
 
 def check_connection_options(options: ConnectionOptions) -> None:
-    """Check options that an application gave.
-
-    Raises:
-        TypeError, ValueError: one of another type or out of its range, or of a name that there is not.
-    """
+    """Check options that an application gave: their names, types and ranges."""
     if unknown := options.keys() - ConnectionOptions.__annotations__.keys():
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
     check_optional(options.get("tls"), ssl.SSLContext, "tls")

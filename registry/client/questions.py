@@ -23,9 +23,7 @@ async def ask_clusters(
 ) -> tuple[dict[str, BrokerRow], dict[str, list[str]]]:
     """BrokerName -> its row, and cluster -> its brokerNames (106).
 
-    Raises:
-        PeerUnavailable: no answer, or an answer that is not success.
-        RemoteProtocolError: an answer that cannot be read.
+    PeerUnavailable: no answer, or one that is not success. RemoteProtocolError: an answer that cannot be read.
     """
     answer = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=timeout_s)
     return decode_cluster_info(_body(server, answer))

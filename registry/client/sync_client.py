@@ -44,9 +44,7 @@ _SIGNALS_S: Final = 0.5
 class BackgroundLoop:
     """A thread whose event loop enters one asynchronous context manager, runs it, and leaves it, in one task.
 
-    Args:
-        client: the context manager.
-        what: what messages call it.
+    what: what messages call it.
     """
 
     def __init__(self, client: AbstractAsyncContextManager[object], what: str) -> None:
@@ -118,11 +116,7 @@ class BackgroundLoop:
                 self._pending.discard(result)
 
     def check_open(self) -> None:
-        """Check before something is read in the caller's thread.
-
-        Raises:
-            ClientClosed: as ``call``.
-        """
+        """Raise ClientClosed as ``call`` does, before something is read in the caller's thread."""
         self._check_process()
         if not self._open:
             raise self._closed()

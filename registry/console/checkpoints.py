@@ -52,11 +52,7 @@ def encode_tables(tables: Tables) -> bytes:
 
 
 def decode_tables(data: bytes) -> Tables:
-    """The same tables again.
-
-    Raises:
-        ValueError: these bytes are no tables.
-    """
+    """The same tables again. A ValueError says that these bytes are none."""
     try:
         content = _decode(zlib.decompress(data))
     except (zlib.error, msgspec.DecodeError) as error:
@@ -79,8 +75,7 @@ def decode_tables(data: bytes) -> Tables:
 class Checkpoints:
     """The checkpoints of one epoch of a namespace, as files that only this user may read.
 
-    Args:
-        folder: of the checkpoints of every namespace. redis, namespace, epoch: which tables.
+    folder: of the checkpoints of every namespace. redis, namespace, epoch: which tables.
     """
 
     def __init__(self, folder: Path, redis: str, namespace: str, epoch: str) -> None:
@@ -99,11 +94,7 @@ class Checkpoints:
         return self.folder / f"{place.ms:015}-{place.seq:012}-{place.last_id}.checkpoint"
 
     def write(self, place: StreamPlace, data: bytes) -> None:
-        """Keep a checkpoint, and no more than ``_MOST`` in all.
-
-        Raises:
-            OSError: the disk does not take it.
-        """
+        """Keep a checkpoint, and no more than ``_MOST`` in all."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(place)
         new = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")

@@ -20,8 +20,7 @@ _Protocol: Any = AutoHTTPProtocol
 def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
     """The protocol class of one console's connections.
 
-    Args:
-        is_proxy: whether an address is a proxy's, behind which are many browsers.
+    is_proxy: whether an address is a proxy's, behind which are many browsers.
     """
     of_address: Counter[str] = Counter()
 

@@ -251,11 +251,7 @@ class Console(PageWriter):
         return Markup(self.fragment("status.html", state=self.state))
 
     async def instant(self, request: Request, name: str = "at") -> int | None:
-        """The instant that the address asks for; None: now.
-
-        Raises:
-            BadRequest: it is no time.
-        """
+        """The instant that the address asks for; None: now. BadRequest: it is no time."""
         text = request.query_params.get(name, "").strip()
         if text in ("", "now"):
             return None
@@ -269,20 +265,13 @@ class Console(PageWriter):
             raise BadRequest(str(error)) from None
 
     async def then(self, request: Request) -> Then | None:
-        """The tables of the instant that the address asks for; None: now.
-
-        Raises:
-            BadRequest: it is no time. NotKnown: nobody knows what was then.
-        """
+        """The tables of the instant that the address asks for; None: now. NotKnown: nobody knows what was then."""
         at_ms = await self.instant(request)
         return None if at_ms is None else await self.past.at(at_ms)
 
     async def then_if_known(self, request: Request) -> tuple[int | None, Then | None, str]:
         """The same for a page that knows something else of that instant, too: when it is, None: now; its tables; why
-        nobody knows them.
-
-        Raises:
-            BadRequest: it is no time. NotYet: it has not come.
+        nobody knows them. NotYet: it has not come.
         """
         at_ms = await self.instant(request)
         if at_ms is None:
@@ -345,22 +334,14 @@ def _address(path: str, query: Mapping[str, Any]) -> str:
 
 
 def change_number(text: str) -> int:
-    """The number of a change, as an address has it.
-
-    Raises:
-        BadRequest: it is none.
-    """
+    """The number of a change, as an address has it; BadRequest: it is none."""
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadRequest(say("{text}: expected the number of a change", text=repr(text[:30])))
     return int(text)
 
 
 def page_number(request: Request, count: int) -> tuple[int, int]:
-    """Which page of a list is asked for, and how many there are.
-
-    Raises:
-        BadRequest: it is no number.
-    """
+    """Which page of a list is asked for, and how many there are; BadRequest: it is no number."""
     pages = max(1, -(-count // PER_PAGE))
     text = request.query_params.get("page", "1")
     if not (text.isascii() and text.isdigit() and len(text) < 9):

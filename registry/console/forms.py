@@ -19,8 +19,7 @@ MOST_LOGIN_BYTES: Final = 4 * 1024
 async def read_form(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str, str]:
     """The fields of a form. If a name occurs several times, its last value counts.
 
-    Raises:
-        BadRequest: the body is too large, cannot be read as a form, or did not come in time.
+    BadRequest: the body is too large, cannot be read as a form, or did not come in time.
     """
     body = b""
     try:

@@ -60,8 +60,7 @@ TWIN: Final = Twin(
 class Namespaces(PageWriter):
     """The first page of a console with several namespaces, and what leads to the pages of each.
 
-    Args:
-        apps: the pages of each namespace; the first one is that which addresses without a namespace mean.
+    apps: the pages of each namespace; the first one is that which addresses without a namespace mean.
     """
 
     def __init__(self, apps: Mapping[Console, ASGIApp], version: str) -> None:

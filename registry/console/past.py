@@ -87,25 +87,16 @@ class PastRoutes(Protocol):
         """The first instant that it knows; None: it knows nothing, or cannot be read."""
 
     def at(self, at_ms: int) -> Then:
-        """The tables of an instant.
-
-        Raises:
-            RegistryError: it does not know that instant.
-        """
+        """The tables of an instant; a RegistryError says that it does not know that instant."""
 
     def report(self) -> tuple[str, int]:
-        """The pipeline's report as HTML, and up to when it knows what happened (ms).
-
-        Raises:
-            RegistryError: it has no figures, or what makes the report is not installed.
-        """
+        """The pipeline's report as HTML, and up to when it knows what happened (ms); a RegistryError: there is none."""
 
 
 class Past:
     """The past of the namespace that a state follows.
 
-    Args:
-        folder: where checkpoints are kept. lake: what knows more; None: nothing does.
+    folder: where checkpoints are kept. lake: what knows more; None: nothing does.
     """
 
     def __init__(self, state: State, folder: Path, lake: PastRoutes | None = None) -> None:
@@ -146,8 +137,7 @@ class Past:
     async def write_now(self) -> bool:
         """Write a checkpoint of the tables now, unless there is one of this change; forget those before the stream.
 
-        Returns:
-            False: not now, some parts of a change are still to come.
+        Returns False when some parts of a change are still to come.
         """
         state = self._state
         if not state.is_whole:
@@ -195,12 +185,7 @@ class Past:
         return KnownPast(places[0].ms if places else round(time.time() * 1000), False, places)
 
     async def at(self, at_ms: int) -> Then:
-        """The tables of an instant.
-
-        Raises:
-            NotKnown: neither the stream with the checkpoints nor the lake reaches back so far.
-            StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
-        """
+        """The tables of an instant. NotKnown: neither the stream with checkpoints nor the lake reaches back so far."""
         async with self._busy:
             epoch = self._state.epoch
             found = self._found.get((epoch, at_ms))
@@ -251,11 +236,7 @@ class Past:
         return await self._forward(begin.tables, begin.place, at_ms)
 
     async def begin(self, at_ms: int) -> Beginning | None:
-        """Where a replay of everything since an instant begins, or else of as much as is known; None: of nothing.
-
-        Raises:
-            StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
-        """
+        """Where a replay of everything since an instant begins, or else of as much as is known; None: of nothing."""
         async with self._busy:
             reach = await self.reach()
             if reach is None:

@@ -33,8 +33,7 @@ class GoldReport(NamedTuple):
 class ReportSource:
     """Gives the report; one that is made here is kept for a minute.
 
-    Args:
-        file: made by ``mqregistry pipeline report``; comes before the lake. lake: makes one.
+    file: made by ``mqregistry pipeline report``; comes before the lake. lake: makes one.
     """
 
     def __init__(self, file: Path | None, lake: PastRoutes | None) -> None:
@@ -44,11 +43,7 @@ class ReportSource:
         self._busy = asyncio.Lock()
 
     async def get(self) -> GoldReport:
-        """The report.
-
-        Raises:
-            NoReport: neither was given, the file is not there, or the lake has no figures.
-        """
+        """The report. NoReport: neither was given, the file is not there, or the lake has no figures."""
         if self._file is not None:
             return await asyncio.to_thread(_read, self._file)
         if self._lake is None:

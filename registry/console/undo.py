@@ -23,14 +23,7 @@ def can_undo(change: Change) -> bool:
 
 
 def undo_of(change: Change, before: Tables, now: Tables) -> dict[str, str]:
-    """The fields of the action.
-
-    Args:
-        change: whole. before: the tables before it.
-
-    Raises:
-        NotUndone: there is none.
-    """
+    """The fields of the action; change: whole, before: the tables before it."""
     match change:
         case KvPut() | KvDeleted() if change.key is not None:
             value = before.kv.get(change.kv_namespace, {}).get(change.key)

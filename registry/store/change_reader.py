@@ -1,4 +1,7 @@
-"""Reads the change stream of a namespace, event by event, from a position on."""
+"""Reads the change stream of a namespace, event by event, from a position on.
+
+All of it raises as :class:`Store` does: StoreError also for an entry that cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -96,11 +99,7 @@ async def last_chains(store: Store) -> list[tuple[int, str]]:
 async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:
     """The changes of the stream, the newest first, each with all its parts in their order.
 
-    Args:
-        since_ms: not those that were made before it. before: id of an entry: only those before it.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: an entry cannot be read.
+    since_ms: not those that were made before it. before: id of an entry: only those before it.
     """
     key, end = keys.changes(store.namespace), f"({before}" if before else "+"
     parts: list[Change] = []
@@ -128,9 +127,6 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
     """The change of this number with all its parts, and the id of its first entry; None: the stream has it not.
 
     Cost: a handful of round trips: ids are times, and rise with the numbers.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: an entry cannot be read.
     """
     key = keys.changes(store.namespace)
     first, last = await store.read(
@@ -184,12 +180,7 @@ async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: i
     """The number of entries in each of the last ``minutes``, up to an instant in the last of them.
 
     Changes have numbers, so only the last one of each minute is read: in one round trip, however many there are.
-
-    Args:
-        last_seq: none after this one are counted.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
+    last_seq: none after this one are counted.
     """
     first = await first_entry(store, CHANGES)
     if first is None:

@@ -26,11 +26,7 @@ class KvStore:
         self._call = store.call
 
     async def put(self, kv_namespace: str, key: str, value: str | None, *, by: By | None = None) -> int:
-        """Store one key; None makes the namespace exist and the key absent, as in Java.
-
-        Raises:
-            LimitExceeded: the value, or the namespace with it, would be larger than the registry keeps.
-        """
+        """Store one key; None makes the namespace exist and the key absent, as in Java. LimitExceeded: too large."""
         reply = await self._call("put_kv", kv_namespace, key, "0" if value is None else "1", value or "", by=by)
         if reply[0] == b"REFUSED":
             raise LimitExceeded(f"KV configuration, namespace {kv_namespace!r}: {reply[2].decode()}")

@@ -118,10 +118,7 @@ class LeaseStore:
         """Give up every channel of this worker, its lease, and what it told of itself; or the latter of a sweeper.
 
         No broker is removed by that. A broker that has no channel any more, and that lost one since its last
-        heartbeat, has the time to beat once.
-
-        Args:
-            ends: the process ends; else it gives up its channels alone.
+        heartbeat, has the time to beat once. ends: the process ends; else it gives up its channels alone.
         """
         while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, int(ends)))[1]:
             pass
@@ -148,8 +145,7 @@ class LeaseStore:
     async def tidy_topics(self, topics: int = _SETS_PER_CALL, pause_ms: int = TIDY_PAUSE_MS) -> tuple[bool, int]:
         """Enter topics that brokerNames gained or lost into the sets of topics (lua/tidy_topics).
 
-        Returns:
-            whether there is more to do now, and how many entries of these sets were wrong and were mended.
+        Returns whether there is more to do now, and how many entries of these sets were wrong and were mended.
         """
         _, more, mended = await self._call("tidy_topics", topics, pause_ms)
         return bool(more), int(mended)

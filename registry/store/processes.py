@@ -200,11 +200,7 @@ def encode_peers(peers: Iterable[tuple[str, PeerAddress]]) -> bytes:
 
 
 async def read_fleet(store: Store) -> Fleet:
-    """Who is there, and how far each is.
-
-    Raises:
-        StoreUnavailable: no answer.
-    """
+    """Who is there, and how far each is."""
     head = await read_head(store)
     workers, sweepers = await _read_processes(store, head.now_ms)
     return Fleet(
@@ -237,11 +233,7 @@ async def _read_processes(store: Store, now_ms: int) -> tuple[list[WorkerNow], l
 
 
 async def read_front_ends_of_the_hour(store: Store) -> list[FrontEnd]:
-    """Every front end that told something within the last hour, also one after which another was started.
-
-    Raises:
-        StoreUnavailable: no answer.
-    """
+    """Every front end that told something within the last hour, also one after which another was started."""
     head = await read_head(store)
     workers, _ = await _read_processes(store, head.now_ms)
     return front_ends_of(workers, seq=head.seq, replaced=True)

@@ -229,8 +229,7 @@ class RouteStore:
     ) -> Touched:  # fmt: skip
         """Refresh a broker by a heartbeat without registration (322, 904). One round trip, O(1).
 
-        Args:
-            only_version: refresh only if this is the broker's data version; None: always.
+        only_version: refresh only if this is the broker's data version; None: always.
         """
         v = only_version
         reply = await self._call(

@@ -68,11 +68,7 @@ class Script(NamedTuple):
 
 @contextlib.contextmanager
 def may_be_sent(name: str) -> Iterator[None]:
-    """Say what to do when a script is not loaded, and this login may not send it.
-
-    Raises:
-        MissingRight: that is so.
-    """
+    """Raise MissingRight, which says what to do, when a script is not loaded and this login may not send it."""
     try:
         yield
     except exceptions.NoPermissionError as error:
@@ -86,8 +82,7 @@ def may_be_sent(name: str) -> Iterator[None]:
 def expand(path: Traversable, folder: Traversable, read: dict[str, str] | None = None) -> str:
     """A script's text with each include put in once, where it is first asked for.
 
-    Args:
-        read: name of an include -> its text, of those that were read before; those that are read now are added.
+    read: name of an include -> its text, of those that were read before; those that are read now are added.
     """
     done: set[str] = set()
     texts = {} if read is None else read
@@ -111,11 +106,7 @@ def expand(path: Traversable, folder: Traversable, read: dict[str, str] | None =
 
 @functools.cache
 def load() -> dict[str, Script]:
-    """Load all scripts; name -> script.
-
-    Raises:
-        StoreError: the folder is missing, or a header does not name its script or number its arguments.
-    """
+    """Load all scripts; name -> script. StoreError: the folder is missing, or a header is wrong."""
     folder = _find_folder()
     scripts: dict[str, Script] = {}
     read: dict[str, str] = {}

@@ -96,8 +96,7 @@ class _Pages:
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
     """One table but queue data, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice.
 
-    Args:
-        section: as the script snapshot names it, or "kv".
+    section: as the script snapshot names it, or "kv".
     """
     if section == "kv":
         async for name, flat in _read_kv_section(store):
@@ -202,12 +201,7 @@ async def read_queues(
     """The queue data by brokerName: (brokerName, topic -> queue data). One that has many topics comes several times.
 
     By plain commands: HGETALL costs Redis a fifth of what a script needs to pack the same.
-
-    Args:
-        broker_names: only these; default: all that there are.
-
-    Raises:
-        StoreError: a brokerName that is not UTF-8.
+    broker_names: only these; default: all that there are, which must be UTF-8.
     """
     if broker_names is None:
         members = await read_set(store, keys.brokers(store.namespace))
@@ -247,11 +241,7 @@ def _text(store: Store, place: str, name: bytes) -> str:
 
 
 async def read_topic_queues(store: Store, topic: str) -> dict[str, QueueData]:
-    """One topic's queue data by brokerName; each brokerName that there is is looked at, some hundreds with each call.
-
-    Raises:
-        StoreError: queue data, or a brokerName, cannot be read.
-    """
+    """One topic's queue data by brokerName; every brokerName is looked at, some hundreds with each call."""
     found, cursor = dict[str, QueueData](), b"0"
     while True:
         cursor, flat = await store.call("snapshot", "topic", cursor, _LOOKED_AT, topic)
@@ -285,10 +275,7 @@ async def read_tables(store: Store) -> tuple[NamespaceHead, Tables]:
     """A whole snapshot. Exact once every change after ``head.last_id`` has been applied to it.
 
     Brokers are read before their queue data: a change in between is in the stream, and applied later. What is not
-    UTF-8 is left out, and logged with its key.
-
-    Raises:
-        StoreError: queue data, or the name of a topic, cannot be read.
+    UTF-8 is left out, and logged with its key; queue data and names of topics that cannot be read are a StoreError.
     """
     head = await read_head(store)
     tables = Tables()
@@ -319,11 +306,7 @@ async def read_tables(store: Store) -> tuple[NamespaceHead, Tables]:
 
 
 def decode_queue_data(topic: str, queue_data: bytes | str) -> QueueData:
-    """A value of a HASH ``queues:<brokerName>``.
-
-    Raises:
-        StoreError: it is no queue data; the message names the topic.
-    """
+    """A value of a HASH ``queues:<brokerName>``; a StoreError names the topic of one that cannot be read."""
     try:
         return _decode_queue_data(queue_data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

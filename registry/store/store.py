@@ -175,10 +175,8 @@ class Store:
         """Run a script; one round trip, unless Redis lost the script or the namespace.
 
         NOSCRIPT (a restart, a failover) sends the text once; a namespace that was never initialised (Redis
-        came back empty) is initialised, and the script runs again.
-
-        Args:
-            by: who causes what the script changes; default: this process.
+        came back empty) is initialised, and the script runs again. by: who causes what it changes; default: this
+        process.
         """
         script = self._scripts[name]
         script.check(arguments)
@@ -197,11 +195,7 @@ class Store:
         return reply
 
     async def read(self, *commands: Sequence[Any]) -> list[Any]:
-        """Send plain read commands together, not as a transaction; for the modules of this folder alone.
-
-        Returns:
-            Their answers, in order.
-        """
+        """Send plain read commands together, not as a transaction; for the modules of this folder alone."""
         if not commands:
             return []
         started = time.perf_counter()
@@ -245,13 +239,9 @@ class Store:
             return bool(await self.client.exists(self._meta_key))
 
     async def init_namespace(self, *, fresh: bool = False) -> Namespace:
-        """Make the namespace if it is new; check it otherwise.
+        """Make the namespace if it is new; check it otherwise: StoreError for another schema major or compat mode.
 
-        Args:
-            fresh: if it is new, nothing was ever in this Redis.
-
-        Raises:
-            StoreError: it is of another schema major or compat mode than this process.
+        fresh: if it is new, nothing was ever in this Redis.
         """
         with mapped_errors(f"namespace {self.namespace!r}"):
             epoch, schema, compat, seq, created, minor = await self._run(
@@ -295,11 +285,7 @@ class Store:
         return [str(finding) for finding in found if finding.state == "warning"]
 
     async def info(self, *sections: str) -> dict[str, Any]:
-        """What Redis says of itself, in these sections.
-
-        Raises:
-            StoreUnavailable: no answer.
-        """
+        """What Redis says of itself, in these sections."""
         found: dict[str, Any] = {}
         with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
             initialize = getattr(self.client, "initialize", None)
@@ -314,11 +300,7 @@ class Store:
         return await self.client.execute_command(*command, **self._any_node())
 
     async def figures(self) -> RedisFigures:
-        """What Redis says of its memory, connections and persistence.
-
-        Raises:
-            StoreUnavailable: no answer.
-        """
+        """What Redis says of its memory, connections and persistence."""
         found = await self.info("memory", "clients", "replication", "persistence")
         failing = "err" in (found.get("aof_last_write_status"), found.get("rdb_last_bgsave_status"))
         return RedisFigures(

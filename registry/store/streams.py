@@ -1,4 +1,7 @@
-"""The three streams: the scripts acknowledge, trim, survey and write_lookups; and reading entries from a moment on."""
+"""The three streams: the scripts acknowledge, trim, survey and write_lookups; and reading entries from a moment on.
+
+All of it raises as :class:`Store` does: StoreError also where this login may not read a stream.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ _KEYS: Final = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: key
 
 
 class StreamStore:
-    """Acknowledging, trimming and looking at the streams of a namespace; raises as Store does."""
+    """Acknowledging, trimming and looking at the streams of a namespace."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -157,8 +160,7 @@ class StreamStore:
 class EntryReader:
     """Reads the entries of one stream from a moment on, without waiting for new ones.
 
-    Args:
-        begin: the first moment, by the clock of Redis; or a ``position`` of such a reader.
+    begin: the first moment, by the clock of Redis; or a ``position`` of such a reader.
     """
 
     def __init__(self, store: Store, stream: Stream, begin: int | str) -> None:
@@ -167,11 +169,7 @@ class EntryReader:
         self.position = begin if isinstance(begin, str) else str(max(0, begin))
 
     async def read(self, count: int = 500) -> list[bytes]:
-        """The field ``e`` of the next entries, in order; [] where the stream ends.
-
-        Raises:
-            StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
-        """
+        """The field ``e`` of the next entries, in order; [] where the stream ends."""
         (entries,) = await self._store.read(("XRANGE", self._key, self.position, "+", "COUNT", count))
         if entries:
             self.position = f"({entries[-1][0].decode()}"
@@ -182,9 +180,6 @@ async def count_behind(store: Store, survey: Survey) -> Survey:
     """The survey with every distance of a reader exact that is up to ``COUNTED`` entries.
 
     Redis counts no entries between two ids, so they are read: some milliseconds for each reader.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
     """
 
     async def exactly(stream: Stream, position: ReaderPosition) -> ReaderPosition:
@@ -221,11 +216,7 @@ class StreamEntry(NamedTuple):
 
 
 async def first_entry(store: Store, stream: Stream) -> StreamEntry | None:
-    """The oldest entry that a stream still has.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
-    """
+    """The oldest entry that a stream still has."""
     (entries,) = await store.read(("XRANGE", _KEYS[stream](store.namespace), "-", "+", "COUNT", 1))
     return _entry(*entries[0]) if entries else None
 
@@ -235,9 +226,6 @@ async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry
 
     Cost: two round trips where ids are the times at which entries were made, which they are unless the clock was
     moved; else some thirty.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
     """
     key = _KEYS[stream](store.namespace)
 
@@ -263,11 +251,7 @@ async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry
 
 
 async def entries_back(store: Store, stream: Stream, last: StreamEntry, count: int = 500) -> AsyncIterator[StreamEntry]:
-    """An entry of a stream and those before it, the newest first.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
-    """
+    """An entry of a stream and those before it, the newest first."""
     end = last.id
     while True:
         (entries,) = await store.read(("XREVRANGE", _KEYS[stream](store.namespace), end, "-", "COUNT", count))
@@ -314,8 +298,7 @@ def lookup_entries(
 ) -> list[bytes]:
     """Lookup counts as the JSON members of entries that are not too large; each topic is in one of them.
 
-    Args:
-        clients: addresses of some that asked for a missing name; may be in another entry than its count.
+    clients: addresses of some that asked for a missing name; may be in another entry than its count.
     """
     entries: list[bytes] = []
     members: dict[str, list[bytes]] = {}

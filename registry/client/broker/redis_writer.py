@@ -116,8 +116,7 @@ class RedisWriter:
     def leave(self, user: LeaseUser, broker: str, channel: Channel) -> None:
         """End what ``enter`` began; the next renewal reports to Redis that the broker's channel is closed.
 
-        Args:
-            broker: as ``Behaviour.who`` names it; "" when it has no channel.
+        broker: as ``Behaviour.who`` names it; "" when it has no channel.
         """
         self._users.discard(user)
         if broker:

@@ -73,11 +73,7 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
 
 
 def subscribe_info(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """The queues that `topic` can be read from, sorted by broker_name and queue id (Java has a set).
-
-    Raises:
-        RemoteProtocolError: more than MAX_QUEUES.
-    """
+    """The queues that `topic` can be read from, sorted by broker_name and queue id (Java has a set)."""
     if route.mappings:
         return tuple(sorted(static_endpoints(topic, route), key=lambda queue: (queue.broker_name, queue.queue_id)))
     readable = {name: data.read_queue_nums for name, data in route.queue_datas.items() if data.perm & PERM_READ}
@@ -89,9 +85,6 @@ def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
 
     Each scope numbers its own queues; of two brokers that claim one queue the higher epoch wins. Empty for
     other topics.
-
-    Raises:
-        RemoteProtocolError: more than MAX_QUEUES.
     """
     scopes: dict[str, list[TopicQueueMapping]] = {}
     for _, text in sorted((route.mappings or {}).items()):

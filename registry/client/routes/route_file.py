@@ -40,8 +40,7 @@ _decoder = msgspec.json.Decoder(_RouteFileContent)
 class RouteFile:
     """A file of routes; one client writes it. What goes wrong with it is logged, and stops nothing.
 
-    Attributes:
-        kept: topic -> its route as the file has it, or will have it.
+    kept: topic -> its route as the file has it, or will have it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -62,11 +62,7 @@ class RouteTables:
         return self._published | self._subscribed
 
     def publish(self, topics: Iterable[str]) -> bool:
-        """Use topics for sending; returns whether one of them was not used for that before.
-
-        Raises:
-            TypeError, ValueError: no topic name; then none of them is used.
-        """
+        """Use topics for sending, none if one is no topic name; returns whether one was not used for that before."""
         return _add(self._published, topics)
 
     def subscribe(self, topics: Iterable[str]) -> bool:
@@ -81,10 +77,8 @@ class RouteTables:
         )
 
     def update(self, topic: str, route: TopicRoute) -> bool:
-        """Take in a route; returns whether anything changed. An error changes nothing.
-
-        Raises:
-            RemoteProtocolError: a route that no queues can be made of.
+        """Take in a route; returns whether anything changed. One that no queues can be made of changes nothing, and
+        raises.
         """
         changed = route_changed(self.routes.get(topic), route)
         if not changed and not self.needs_update(topic):

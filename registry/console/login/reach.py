@@ -56,8 +56,7 @@ def check_reach(
 ) -> Reach:
     """What was asked for, if nobody can read or change anything there whom nobody asked who he is.
 
-    Raises:
-        ValueError: it is not so, or it contradicts itself; the message says what to do.
+    A ValueError says that it is not so, or contradicts itself, and what to do.
     """
     if (cert is None) != (key is None):
         raise ValueError("--tls-cert and --tls-key: give both, or neither")
@@ -95,11 +94,7 @@ def check_reach(
 
 
 def parse_origin(text: str) -> str:
-    """An origin as browsers write it: in lower case, without the port that its scheme has anyway.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """An origin as browsers write it: in lower case, without the port that its scheme has anyway."""
     try:
         parts = urlsplit(text.rstrip("/"))
         fits = parts.scheme in _PORTS and parts.hostname and not (parts.path or parts.query or parts.fragment)

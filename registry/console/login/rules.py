@@ -23,10 +23,8 @@ class Rules:
     """The policy of a namespace, as far as this process knows it.
 
     While Redis is away, or has older rules than these (front ends give back what it lost), the ones that are known go
-    on: what was forbidden stays so. It writes nothing.
-
-    Args:
-        use: called with each policy that comes into force after the first.
+    on: what was forbidden stays so. It writes nothing. use: called with each policy that comes into force after the
+    first.
     """
 
     def __init__(self, store: Store, use: Callable[[Policy], object] = lambda _: None) -> None:
@@ -37,11 +35,7 @@ class Rules:
         self._complaint = ""
 
     async def start(self) -> None:
-        """Read them for the first time.
-
-        Raises:
-            StartError: this Redis login may not read them, or this release cannot.
-        """
+        """Read them for the first time; StartError: this Redis login may not, or this release cannot."""
         try:
             self.policy = await self._policies.read()
         except StoreUnavailable:

@@ -64,8 +64,7 @@ class Sessions:
     def find(self, value: str, policy: Policy, *, used: bool) -> Session | None:
         """The session of a cookie; None: there is none, or it is over.
 
-        Args:
-            used: somebody does something, so that it does not end for want of that.
+        used: somebody does something, so that it does not end for want of that.
         """
         session = self._sessions.get(_digest(value))
         if session is None or not self.is_on(session, policy):

@@ -60,11 +60,7 @@ class Viewer:
         return None
 
     def check(self, needs: Needs) -> None:
-        """Refuse what is not allowed.
-
-        Raises:
-            Refused: it is not.
-        """
+        """Raise Refused if this is not allowed."""
         decision = self.decide(needs) if needs else None
         if decision is not None and not decision.allowed:
             raise Refused(decision)
@@ -75,11 +71,7 @@ class Viewer:
         return decision is None or decision.allowed
 
     def check_may_give(self) -> None:
-        """Refuse a viewer who lacks a right: only a user who may do everything gives somebody else a right.
-
-        Raises:
-            Refused: there is one.
-        """
+        """Refuse a viewer who lacks a right: only a user who may do everything gives somebody else a right."""
         for right in Right:
             self.check((Need(right),))
 

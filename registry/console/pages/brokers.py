@@ -128,11 +128,7 @@ async def brokers(console: Console, request: Request) -> Response:
 
 
 def listed(console: Console, request: Request, rows: list[ProcessLine], redis_ms: int, span_ms: int) -> dict[str, Any]:
-    """What a page shows of these processes: those of one page, sorted as its address says, each with its lane.
-
-    Raises:
-        BadRequest: the address asks for an order that there is not.
-    """
+    """What a page shows of these processes: those of one page, sorted as its address says, each with its lane."""
     sort = request.query_params.get("sort", "cluster")
     if sort.removeprefix("-") not in _SORTS:
         raise BadRequest(say(

@@ -46,11 +46,7 @@ class Range(NamedTuple):
 
 
 async def range_of(console: Console, request: Request) -> Range:
-    """What the filters of an address choose.
-
-    Raises:
-        BadRequest: there is no such kind of change, or no such time.
-    """
+    """What the filters of an address choose."""
     given = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     kind, topic, broker, author = given.values()
     viewer = viewer_of(request)

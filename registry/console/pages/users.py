@@ -103,11 +103,7 @@ def _key(row: RefusedSummary) -> str:
 
 
 async def allow(store: Store, key: str) -> Preview:
-    """Allow what was refused.
-
-    Args:
-        key: of a :class:`RefusedRow`.
-    """
+    """Allow what was refused; key: of a :class:`RefusedRow`."""
     policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
     row = next((one for one in refused if _key(one) == key), None)
     if row is None:

@@ -43,11 +43,7 @@ def read_dismissed(folder: Path) -> list[Dismissed]:
 
 
 def dismiss(folder: Path, one: Dismissed) -> None:
-    """Keep one more; the oldest go.
-
-    Raises:
-        OSError: the folder cannot be written to.
-    """
+    """Keep one more; the oldest go."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = [*read_dismissed(folder), one][-_MOST:]
     new = folder / f"{_FILE}.{os.getpid()}.new"

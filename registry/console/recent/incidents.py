@@ -24,8 +24,7 @@ def incidents(
 ) -> list[ConsoleFinding]:
     """What happened to brokers: departures, shared addresses, lost write permission, maintenance.
 
-    Args:
-        departures: those that nobody dismissed. perm_changes: the last change of write permission of each brokerName.
+    departures: those that nobody dismissed. perm_changes: the last change of write permission of each brokerName.
     """
     at_work = maintained(tables.kv)
     return [

@@ -202,11 +202,7 @@ class Lanes:
                 await pause(_RETRY_S)
 
     async def read(self) -> None:
-        """Read the last day.
-
-        Raises:
-            StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
-        """
+        """Read the last day of all processes from the stream of changes."""
         self._waiting = []
         now_ms = (await read_head(self._state.store)).now_ms
         begin = await self._past.begin(now_ms - DAY_MS)

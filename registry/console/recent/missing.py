@@ -154,11 +154,7 @@ class MissingNames(Rereading):
         return self._sorted
 
     async def names_by(self, at_ms: int) -> list[AskedName]:
-        """Those that were asked for from ``since_ms`` to an instant: its own hour is read again, up to then.
-
-        Raises:
-            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
-        """
+        """Those that were asked for from ``since_ms`` to an instant: its own hour is read again, up to then."""
         own, last = at_ms // HOUR_MS, dict[str, AskedName]()
         hours = [names for hour, names in self._hours.items() if hour < own]
         if own in self._begins:

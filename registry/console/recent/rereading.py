@@ -18,11 +18,7 @@ _RETRY_S = 1.0
 
 
 class Rereading(ABC):
-    """What is counted from a stream of a namespace.
-
-    Args:
-        stream: which one. every_s: how long what is new may wait.
-    """
+    """What is counted from a stream of a namespace; every_s: how long what is new may wait."""
 
     def __init__(self, state: State, stream: Stream, every_s: float) -> None:
         self._state = state
@@ -33,11 +29,7 @@ class Rereading(ABC):
 
     @abstractmethod
     async def read(self) -> None:
-        """Read what is new; everything again after the tables were read again.
-
-        Raises:
-            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
-        """
+        """Read what is new; everything again after the tables were read again."""
 
     async def keep(self) -> None:
         """Read it again and again. Runs until cancelled."""

@@ -47,11 +47,7 @@ class Signs(NamedTuple):
 
 
 async def signs_by(store: Store, at_ms: int) -> Signs:
-    """Read them.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
-    """
+    """Read what each front end did in the minute before an instant."""
     begin_ms = at_ms - MINUTE_MS
     last: dict[str, int] = {}
     brokers: dict[str, set[str]] = {}
@@ -102,14 +98,7 @@ _number: Final = msgspec.json.Decoder(_NumberedEntry)
 
 
 async def streams_by(store: Store, now: Survey, at_ms: int) -> dict[Stream, StreamThen]:
-    """The streams at an instant.
-
-    Args:
-        now: what they hold now.
-
-    Raises:
-        StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
-    """
+    """The streams at an instant; now: what they hold now."""
     return {one: await _stream_by(store, one, now.streams[one], at_ms, now.now_ms) for one in STREAMS}
 
 

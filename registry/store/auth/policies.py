@@ -37,12 +37,7 @@ class PolicyStore:
         self._namespace = store.namespace
 
     async def read(self) -> Policy:
-        """The policy now.
-
-        Raises:
-            BadPolicy: a later release wrote what this one cannot read.
-            StoreError: this Redis login may not read it.
-        """
+        """The policy now; BadPolicy: a later release wrote what this one cannot read."""
         read = await self._read()
         return Policy.decode(read.mode, read.revision, read.users, read.changed, read.forgotten)
 

@@ -47,12 +47,7 @@ TRIES: Final[tuple[tuple[str, ...], ...]] = (
 
 
 async def examine(store: Store) -> list[Finding]:
-    """Everything that can be found out about the Redis of a store.
-
-    Raises:
-        StoreUnavailable: no answer.
-        StoreError: it refuses this login.
-    """
+    """Everything that can be found out about the Redis of a store."""
     info: dict[str, Any] = await store.info(*_SECTIONS)
     return [
         *server_findings(info, store.url), *state_findings(info, store.url),

@@ -60,8 +60,7 @@ def _measured(check: str, found: str, *, fits: bool, expected: str, advice: str)
 def server_findings(info: Info, url: str) -> Iterator[Finding]:
     """What must hold for a front end to start (``wrong`` if it does not), and what it warns of.
 
-    Args:
-        info: the sections server, memory and persistence.
+    info: the sections server, memory and persistence.
     """
     where = without_password(url)
     version = str(info.get("redis_version", "0"))
@@ -121,8 +120,7 @@ def _first(numbers: tuple[int, ...], least: int) -> str:
 def state_findings(info: Info, url: str) -> Iterator[Finding]:
     """What may be wrong with a Redis that is fit by its configuration.
 
-    Args:
-        info: the sections above, and replication, cluster and commandstats.
+    info: the sections above, and replication, cluster and commandstats.
     """
     if info.get("role") == "slave":
         yield Finding(
@@ -167,12 +165,7 @@ def _script_times(info: Info) -> Iterator[Finding]:
 
 
 def round_trip_findings(round_trips_ms: list[float], ahead_ms: float) -> Iterator[Finding]:
-    """How fast Redis answers, and what its clock says against ours.
-
-    Args:
-        round_trips_ms: of some small requests.
-        ahead_ms: how far the clock of Redis is ahead of this machine's.
-    """
+    """How fast Redis answers small requests, and how far its clock is ahead of this machine's."""
     best_ms = min(round_trips_ms)
     text = f"{best_ms:.2f} ms, the slowest of {len(round_trips_ms)} {max(round_trips_ms):.2f} ms"
     yield _measured(

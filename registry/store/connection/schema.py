@@ -7,11 +7,7 @@ from ...events.changes import SCHEMA_MAJOR
 
 
 def check_schema(namespace: str, major: str) -> None:
-    """Check that this release may work on a namespace of this schema major (see mqregistry.events.changes).
-
-    Raises:
-        StoreError: it may not; the message says what to do.
-    """
+    """Raise StoreError unless this release may work on a namespace of this schema major (see events.changes)."""
     if major != str(SCHEMA_MAJOR):
         raise StoreError(
             f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: use the release "
