@@ -15,7 +15,7 @@ from ..store.operator_reads import read_rows, read_topic_names, read_topic_table
 from ..store.snapshot import read_head
 from ..store.store import Store
 from ..store.streams import EntryReader
-from ..tables.topic_history import Route, RouteStep
+from ..tables.topic_history import RouteStep
 from .history import read_history
 from .language import say
 from .routes import closest_names, route_of
@@ -104,7 +104,10 @@ def sentences(why: Why) -> list[str]:
     told = []
     if why.lost is not None:
         told.append(f"{why.topic} has no route {lost_text(why)}.")
-        told.append(f"It was at {_places(why.lost.before)}.")
+        told.append("It was at " + "; ".join(
+            f"{name}: {queues_text(place.queue_data) if place.queue_data else 'not known, older than the stream'}"
+            for name, place in why.lost.before.items()
+        ) + ".")  # fmt: skip
     elif why.began_ms is None:
         told.append(f"No topic {why.topic} was ever in this namespace.")
     else:
@@ -128,10 +131,3 @@ def asked_text(times: int, last_ms: int, clients: Sequence[str]) -> str:
         )
         + who
     )  # fmt: skip
-
-
-def _places(route: Route) -> str:
-    return "; ".join(
-        f"{name}: {queues_text(place.queue_data) if place.queue_data else 'not known, older than the stream'}"
-        for name, place in route.items()
-    )

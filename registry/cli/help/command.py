@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from ...names import printable
-from .entries import HelpEntry, entries, search
+from .entries import entries, search
 
 _LINK: Final = re.compile(r"\[((?:[^\]`]|`[^`]*`)+)\]\([^)]*\)")
 
@@ -37,7 +37,8 @@ def help(ctx: click.Context, words: tuple[str, ...]) -> None:
         asked = printable(" ".join(words))
         raise click.ClickException(f"nothing is known of {asked!r}; 'mqregistry help' lists what is")
     best, *others = found
-    click.echo(_shown(best))
+    text = _LINK.sub(lambda link: link[1], best.text)  # on a terminal links are their text alone
+    click.echo(f"{best.title}\n{'-' * len(best.title)}\n\n{text}")
     if others:
         click.echo("\nAlso: " + ", ".join(f"mqregistry help {entry.name}" for entry in others))
 
@@ -52,8 +53,3 @@ def _show_command(ctx: click.Context, words: tuple[str, ...]) -> bool:
         context = click.Context(command, info_name=word, parent=context)
     click.echo(context.get_help())
     return True
-
-
-def _shown(entry: HelpEntry) -> str:
-    """An entry for a terminal: links are their text alone."""
-    return f"{entry.title}\n{'-' * len(entry.title)}\n\n{_LINK.sub(lambda link: link[1], entry.text)}"

@@ -88,7 +88,8 @@ def compare(
         try:
             with exporting(listen, lambda: exposition(comparison.report())):
                 if once:
-                    report = await _once(comparison, lasting_ms)
+                    await comparison.look()
+                    report = await comparison.until(is_told, time.monotonic() + 2 * lasting_ms / 1000 + 10)
                 elif until_same_ms is not None:
                     report = await _until_same(comparison, until_same_ms, every_ms)
                 else:
@@ -101,21 +102,9 @@ def compare(
             for side in found:
                 if isinstance(side, NameServerSide):
                     await side.close()
-        return status_of(report)
+        return DIFFERENT if report.of(Sort.COUNTED) else UNREACHABLE if report.unread else SAME
 
     raise SystemExit(asyncio.run(work()))
-
-
-def status_of(report: Report) -> int:
-    """The exit status that says what a comparison found."""
-    return DIFFERENT if report.of(Sort.COUNTED) else UNREACHABLE if report.unread else SAME
-
-
-async def _once(comparison: Comparing, lasting_ms: int) -> Report:
-    report = await comparison.look()
-    if is_told(report):
-        return report
-    return await comparison.until(is_told, time.monotonic() + 2 * lasting_ms / 1000 + 10)
 
 
 async def _until_same(comparison: Comparing, until_same_ms: int, every_ms: int) -> Report:

@@ -82,11 +82,9 @@ async def audit(
     if topic is not None:
         await _show_topic(store, topic, wanted, since_ms or 0, number, as_json, as_csv)
         return
-    found, more = await _last(
-        (whole(parts) async for parts in read_back(store, since_ms=since_ms or 0, before=_after(until_ms))),
-        wanted,
-        number,
-    )
+    before = "" if until_ms is None else f"{until_ms + 1}-0"
+    changes = (whole(parts) async for parts in read_back(store, since_ms=since_ms or 0, before=before))
+    found, more = await _last(changes, wanted, number)
     if as_csv:
         click.echo(csv_head(), nl=False)
     for change in found:
@@ -98,11 +96,6 @@ async def audit(
 
 
 # which changes
-
-
-def _after(until_ms: int | None) -> str:
-    """The id before which the stream has what happened up to then; "": all of it."""
-    return "" if until_ms is None else f"{until_ms + 1}-0"
 
 
 async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: int) -> tuple[list[Change], bool]:

@@ -42,7 +42,7 @@ def streams_text(survey: Survey, settings: Settings) -> str:
         kept = f"{limit.entries} or {output.duration(limit.age_ms)}" + (
             f" or {_mib(limit.bytes)}" if limit.bytes else ""
         )
-        oldest = output.duration(survey.now_ms - _ms(state.first)) if state.first else ""
+        oldest = output.duration(survey.now_ms - int(state.first.partition("-")[0])) if state.first else ""
         at_most = f"{limit.hard_entries}" + (f" or {_mib(limit.hard_bytes)}" if limit.hard_bytes else "")
         return stream, state.entries, _mib(state.bytes) if state.bytes >= 0 else "", oldest, kept, at_most
 
@@ -70,10 +70,6 @@ def readers_text(survey: Survey) -> str:
         ("READER", "STREAM", "ACKNOWLEDGED", "BEHIND", "BEHIND BY", "HEARD", "STATE"), lines,
         right=("BEHIND", "BEHIND BY", "HEARD"),
     )  # fmt: skip
-
-
-def _ms(entry_id: str) -> int:
-    return int(entry_id.partition("-")[0])
 
 
 def _mib(size: int) -> str:

@@ -34,7 +34,8 @@ _PARTS: Final = {
 class _Formatter(PrintableFormatter):
     def format(self, record: logging.LogRecord) -> str:
         record.part = _part(record)
-        record.see = _see(record)
+        name = _entry(record)
+        record.see = f" (mqregistry help {name})" if name else ""
         return super().format(record)
 
 
@@ -62,15 +63,6 @@ def _part(record: logging.LogRecord) -> str:
 def _entry(record: logging.LogRecord) -> str | None:
     """The entry of the troubleshooting page that is about a warning or an error; None: there is none."""
     return entry_of_text(record.getMessage()) if record.levelno >= logging.WARNING else None
-
-
-def _see(record: logging.LogRecord) -> str:
-    name = _entry(record)
-    return f" (mqregistry help {name})" if name else ""
-
-
-def _zipped_name(name: str) -> str:
-    return f"{name}.gz"
 
 
 def _zip(source: str, target: str) -> None:
@@ -101,7 +93,7 @@ class _LogFile(RotatingFileHandler):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
-        self.namer, self.rotator = _zipped_name, _zip
+        self.namer, self.rotator = "{}.gz".format, _zip
         self._outlet, self._torn = new_outlet(path, self._write), False
 
     def emit(self, record: logging.LogRecord) -> None:

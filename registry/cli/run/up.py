@@ -124,7 +124,10 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
             redis.wait()
 
         def on_boot() -> None:
-            stack.enter_context(announced(_running(kind, settings)))
+            stack.enter_context(announced(Running(
+                kind, os.getpid(), settings.redis, settings.namespace, settings.bind_address, settings.listen_port,
+                settings.effective_http_port, settings.data_dir,
+            )))  # fmt: skip
             if not quiet:
                 with contextlib.suppress(OSError):  # nobody reads stdout any more
                     print(boot_line(settings), flush=True)
@@ -149,13 +152,6 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
             )  # fmt: skip
 
         asyncio.run(serve())
-
-
-def _running(kind: str, settings: Settings) -> Running:
-    return Running(
-        kind, os.getpid(), settings.redis, settings.namespace, settings.bind_address, settings.listen_port,
-        settings.effective_http_port, settings.data_dir,
-    )  # fmt: skip
 
 
 @contextlib.contextmanager
