@@ -60,16 +60,13 @@ class CompiledRule(NamedTuple):
 
 
 class UserRules(NamedTuple):
-    """What one user may and may not. everywhere: rights on everything from anywhere. sources: None: from anywhere.
+    """What one user may and may not."""
 
-    binds_topics: a rule says which topics he may bring as a broker.
-    """
-
-    everywhere: frozenset[Right]
+    everywhere: frozenset[Right]  # rights on everything from anywhere
     allow: dict[Right, tuple[CompiledRule, ...]]
     deny: dict[Right, tuple[CompiledRule, ...]]
-    sources: Networks | None
-    binds_topics: bool = False
+    sources: Networks | None  # None: from anywhere
+    binds_topics: bool = False  # a rule says which topics he may bring as a broker
 
 
 def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> UserRules:

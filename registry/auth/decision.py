@@ -34,18 +34,14 @@ MISSING: Final = {
 
 
 class Decision(NamedTuple):
-    """What the rules say of one request.
-
-    user: None: anonymous. refused: the resources that it was refused for; none: it is on everything.
-    rule: the one that denies it.
-    """
+    """What the rules say of one request."""
 
     allowed: bool
     reason: Reason
     right: Right
-    user: User | None = None
-    refused: tuple[Resource, ...] = ()
-    rule: Rule | None = None
+    user: User | None = None  # None: anonymous
+    refused: tuple[Resource, ...] = ()  # the resources that it was refused for; none: it is on everything
+    rule: Rule | None = None  # the one that denies it
     source: Address | None = None
 
     @property

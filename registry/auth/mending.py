@@ -18,13 +18,10 @@ from .users import ANONYMOUS, Effect, Rule, User
 
 
 class Mend(NamedTuple):
-    """What would allow a request.
+    """What would allow a request."""
 
-    command: empty: nothing would, or nothing is needed. change: does the same as the command; None: the command has
-    words that somebody fills in.
-    """
-
-    command: str = ""
+    command: str = ""  # empty: nothing would, or nothing is needed
+    # does the same as the command; None: the command has words that somebody fills in
     change: Callable[[Policy], Policy] | None = None
 
 

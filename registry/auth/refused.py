@@ -24,16 +24,13 @@ NOT_OWNER: Final = "not_owner"
 
 
 class RefusedKind(msgspec.Struct, frozen=True):
-    """Refused requests that are counted together.
+    """Refused requests that are counted together."""
 
-    user: as it was proved, or, where the proof failed, as the request claims. right, resources: as decided on; right
-    None: it was not proved who asks, so nothing was decided. reason: a ``Reason``, or why the proof failed.
-    """
-
-    user: str
+    user: str  # as it was proved, or, where the proof failed, as the request claims
+    # right, resources: as decided on; right None: it was not proved who asks, so nothing was decided
     right: Right | None
     resources: tuple[str, ...]
-    reason: str
+    reason: str  # a Reason, or why the proof failed
 
     @classmethod
     def of(cls, decision: Decision) -> RefusedKind:

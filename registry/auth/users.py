@@ -32,13 +32,11 @@ class BadPolicy(RegistryError):
 
 
 class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A secret key that a user signs with.
+    """A secret key that a user signs with."""
 
-    id: its public name, random and unique. key: the secret itself, which is shown nowhere, repr included.
-    When it was last used is kept apart, so that it is no change of the policy.
-    """
-
-    id: str
+    id: str  # its public name, random and unique
+    # the secret itself, which is shown nowhere, repr included. When it was last used is kept apart, so that it is no
+    # change of the policy
     key: str
     created_ms: int = 0
 
@@ -47,17 +45,13 @@ class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sources": "from"}):
-    """Allows or denies rights on the resources of one kind whose name matches a pattern.
-
-    kind: None: on everything, and the pattern is ``*``. pattern: a name; ``*`` in it stands for any characters.
-    sources: networks; if there are any, the rule counts only for requests that come from them.
-    """
+    """Allows or denies rights on the resources of one kind whose name matches a pattern."""
 
     effect: Effect
     rights: tuple[Right, ...]
-    kind: Kind | None = None
-    pattern: str = "*"
-    sources: tuple[str, ...] = ()
+    kind: Kind | None = None  # None: on everything, and the pattern is *
+    pattern: str = "*"  # a name; * in it stands for any characters
+    sources: tuple[str, ...] = ()  # networks; if there are any, the rule counts only for requests that come from them
 
     @property
     def resource(self) -> str:
@@ -66,22 +60,17 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sources": "from"}):
-    """Somebody who is known.
+    """Somebody whom the registry knows."""
 
-    name: also the AccessKey that its requests are signed with.
-    certificates: names in client certificates, ``URI:...``, ``DNS:...``, ``CN:...``, by which it is known as well.
-    networks: callers from them that show neither signature nor certificate are this user.
-    sources: networks; if there are any, the user may do nothing from anywhere else.
-    """
-
-    name: str
+    name: str  # also the AccessKey that its requests are signed with
     enabled: bool = True
     roles: tuple[Role, ...] = ()
     rules: tuple[Rule, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    # names in client certificates, URI:..., DNS:..., CN:..., by which it is known as well
     certificates: tuple[str, ...] = ()
-    networks: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()  # callers from them that show neither signature nor certificate are this user
+    sources: tuple[str, ...] = ()  # networks; if there are any, the user may do nothing from anywhere else
 
     @property
     def is_able_admin(self) -> bool:

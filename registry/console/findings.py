@@ -32,29 +32,21 @@ _REGISTERS: Final = re.compile(r"a broker registers as (\S+), (.+), over a conne
 
 
 class ConsoleFinding(NamedTuple):
-    """One sentence or two.
-
-    names: which in it have a page. page: where there is more, as a path with its query. dismiss: the departure that it
-    tells of, which an operator can take off the page.
-    """
+    """What needs a look, in one sentence or two."""
 
     level: Level
     text: str
-    page: str = ""
-    dismiss: str = ""
-    names: tuple[Named, ...] = ()
+    page: str = ""  # where there is more, as a path with its query
+    dismiss: str = ""  # the departure that it tells of, which an operator can take off the page
+    names: tuple[Named, ...] = ()  # which in it have a page
 
 
 class TopicSums(NamedTuple):
-    """Counted over all topics.
-
-    unwritable: topics other than RocketMQ's own for which a producer finds no queue. without_route: those of them
-    whose broker names are all gone.
-    """
+    """What was counted over all topics."""
 
     topics: int
-    unwritable: int
-    without_route: int
+    unwritable: int  # topics other than RocketMQ's own for which a producer finds no queue
+    without_route: int  # those of them whose broker names are all gone
 
 
 def sum_topics(tables: Tables) -> TopicSums:

@@ -30,20 +30,15 @@ _ORDER: Final = ("bad", "warn", "note", "")
 
 
 class NamespaceLine(NamedTuple):
-    """A namespace on the first page.
-
-    level: of the worst that is wrong, empty: nothing is. text: what that is. show: where there is more of it. wrong:
-    how many things need a look. user: as whom somebody is logged in there. The numbers are None for somebody who may
-    not list its tables.
-    """
+    """A namespace on the first page."""
 
     name: str
-    level: str
-    text: str
+    level: str  # of the worst that is wrong, empty: nothing is
+    text: str  # what that is
     wrong: int
-    user: str
+    user: str  # as whom somebody is logged in there; who may not list its tables gets no numbers
     page: str
-    show: str = ""
+    show: str = ""  # where there is more of it
     brokers: int | None = None
     broker_names: int | None = None
     clusters: int | None = None

@@ -67,17 +67,15 @@ class Beginning(NamedTuple):
 
 
 class Then(NamedTuple):
-    """The tables of an instant. seq: the last change in them, which was made at ``ms``; since: brokerName -> the last
-    change of its row that the replay saw: when, and by whom. of_lake: the lake says so, which knows no ``seq`` and
-    ``ms`` of all tables.
-    """
+    """The tables of an instant."""
 
     at_ms: int
-    seq: int
+    seq: int  # the last change in them, which was made at ms
     ms: int
     tables: Tables
+    # brokerName -> the last change of its row that the replay saw: when, and by whom
     since: dict[str, tuple[int, By | None]]
-    of_lake: bool = False
+    of_lake: bool = False  # the lake says so, which knows no seq and ms of all tables
 
 
 class PastRoutes(Protocol):

@@ -26,25 +26,21 @@ JSON: Final = "application/json"
 
 
 class Twin(NamedTuple):
-    """What a page has as JSON. fields: name -> type, of the values that its template gets. query: what the address may
-    have.
-    """
+    """What a page of the console has as JSON."""
 
     summary: str
-    fields: Mapping[str, Any]
-    query: tuple[str, ...] = ("at",)
+    fields: Mapping[str, Any]  # name -> type, of the values that its template gets
+    query: tuple[str, ...] = ("at",)  # what the address may have
 
 
 class PageHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What all pages have. position: which change the tables have. at_ms: the instant that it shows, None: now.
-    stale_since_ms: since when Redis does not answer.
-    """
+    """What all pages have in common."""
 
     version: int
     namespace: str
-    position: str
-    at_ms: int | None = None
-    stale_since_ms: int | None = None
+    position: str  # which change the tables have
+    at_ms: int | None = None  # the instant that it shows, None: now
+    stale_since_ms: int | None = None  # since when Redis does not answer
 
 
 class Failure(msgspec.Struct, frozen=True):

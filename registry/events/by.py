@@ -34,24 +34,19 @@ _PLAIN: Final = re.compile(r"[\w.@+/:=,-]+")
 
 
 class By(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who caused a change. None: not known, or there is nothing to say.
+    """Who caused a change. None: not known, or there is nothing to say."""
 
-    how: one of the words of this module; a later release may add others.
-    user: whom the registry knows the sender as, also over a console with a login; of a program that writes to Redis
-        itself, the user of its operating system.
-    peer: ``host:port`` of the sender, of a browser at a console with a login its address; of a program that writes to
-        Redis itself ``<host name>/<process id>``.
-    via: ``host:port`` of the proxy that the request came through.
-    front_end: ``<host name>:<port>`` of the front end that the request came to, or whose process did it.
-    login: the Redis user of a program that writes to Redis itself, if its URL names one.
-    """
-
-    how: str
+    how: str  # one of the words of this module; a later release may add others
+    # whom the registry knows the sender as, also over a console with a login; of a program that writes to Redis itself,
+    # the user of its operating system
     user: str | None = None
+    # host:port of the sender, of a browser at a console with a login its address; of a program that writes to Redis
+    # itself <host name>/<process id>
     peer: str | None = None
-    via: str | None = None
+    via: str | None = None  # host:port of the proxy that the request came through
+    # <host name>:<port> of the front end that the request came to, or whose process did it
     front_end: str | None = None
-    login: str | None = None
+    login: str | None = None  # the Redis user of a program that writes to Redis itself, if its URL names one
 
     def encoded(self) -> bytes:
         """Return it as JSON, as events hold it."""

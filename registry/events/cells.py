@@ -88,17 +88,15 @@ class SetLive(msgspec.Struct, array_like=True, tag=9, gc=False):
 
 
 class EndLive(msgspec.Struct, array_like=True, tag=10, gc=False):
-    """A process left a brokerName: its live info ends there.
-
-    certain: the event has the row. Without it the live info ends only if its address is no longer in the row that is
-    known. With it, the address may stay in the row: the same address lives on under another cluster's name.
-    goodbye: it said so itself. With compat 4.8 its live info then ends under every name, unless its address is in
-    the row of one of them.
-    """
+    """A process left a brokerName: its live info ends there."""
 
     who: str
     broker_name: str
+    # the event has the row. Without it the live info ends only if its address is no longer in the row that is known.
+    # With it, the address may stay in the row: the same address lives on under another cluster's name
     certain: bool
+    # it said so itself. With compat 4.8 its live info then ends under every name, unless its address is in the row of
+    # one of them
     goodbye: bool
 
 

@@ -76,39 +76,32 @@ class _Type:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What all events have.
+    """What all events have in common."""
 
-    seq: counts the events of the namespace. ms: Redis time. part, parts: which entry of a change in several entries.
-    ignorable: a release that does not know the type passes it over.
-    at: the bytes of all events of the namespace up to this one, itself included. by: who caused it. chain: a hash of
-    this event and of every one before it, so two histories that have it are the same up to here; after: the chain of
-    the event before. These four are in every entry of the stream; None: the event was made in this process. knew: it
-    gives back what Redis had lost; how many losses, and which seq, the giver knew.
-    """
-
-    seq: int
-    ms: int
-    part: int = 1
+    seq: int  # counts the events of the namespace
+    ms: int  # Redis time
+    part: int = 1  # part, parts: which entry of a change in several entries
     parts: int = 1
-    ignorable: bool = False
-    at: int | None = None
-    by: By | None = None
+    ignorable: bool = False  # a release that does not know the type passes it over
+    # at, by, chain and after are in every entry of the stream; None: the event was made in this process
+    at: int | None = None  # the bytes of all events of the namespace up to this one, itself included
+    by: By | None = None  # who caused it
+    # a hash of this event and of every one before it, so two histories that have it are the same up to here
     chain: str | None = None
-    after: str | None = None
+    after: str | None = None  # the chain of the event before
+    # it gives back what Redis had lost; how many losses, and which seq, the giver knew
     knew: tuple[int, int] | None = None
 
     type = _Type()
 
 
 class BrokerChange(Change, frozen=True):
-    """What happened to one broker process under one brokerName.
-
-    who: the process, ``<cluster>|<brokerAddr>``. None: the process stays alive and only lost an id; or the pipeline's
-    snapshot describes only the brokerName. rev: the row's new revision, None: it did not change.
-    """
+    """What happened to one broker process under one brokerName."""
 
     broker_name: str = ""
-    rev: int | None = None
+    rev: int | None = None  # the row's new revision, None: it did not change
+    # the process, <cluster>|<brokerAddr>. None: the process stays alive and only lost an id; or the pipeline's snapshot
+    # describes only the brokerName
     who: str | None = None
     cluster: str | None = None
     addr: str | None = None
@@ -116,20 +109,15 @@ class BrokerChange(Change, frozen=True):
 
 
 class BrokerRegistered(BrokerChange, frozen=True, tag="broker_registered"):
-    """A registration (103) that changed something.
+    """A registration (103) that changed something."""
 
-    new: the process was not alive before. row: UNSET: it did not change. topics: new queue data of the brokerName;
-    dropped: topics that it lost. filter_servers: None: they did not change. mappings: topic, brokerName, JSON text of
-    each static-topic mapping that is new.
-    """
-
-    new: bool = False
-    row: Row | msgspec.UnsetType = msgspec.UNSET
+    new: bool = False  # the process was not alive before
+    row: Row | msgspec.UnsetType = msgspec.UNSET  # UNSET: it did not change
     live: Live | None = None
-    topics: dict[str, QueueData] = {}
-    dropped: list[str] = []
-    filter_servers: list[str] | None = None
-    mappings: list[tuple[str, str, str]] = []
+    topics: dict[str, QueueData] = {}  # new queue data of the brokerName
+    dropped: list[str] = []  # topics that it lost
+    filter_servers: list[str] | None = None  # None: they did not change
+    mappings: list[tuple[str, str, str]] = []  # topic, brokerName, JSON text of each static-topic mapping that is new
 
 
 class BrokerRefused(BrokerChange, frozen=True, tag="broker_refused"):
@@ -141,14 +129,11 @@ class BrokerRefused(BrokerChange, frozen=True, tag="broker_refused"):
 
 
 class BrokerRemoved(BrokerChange, frozen=True):
-    """A process left a brokerName; the type says why.
+    """A process left a brokerName; the type says why."""
 
-    row: UNSET: it did not change; None: the brokerName is gone with all its queue data. topics: queue data that lost
-    its write permission with the last master.
-    """
-
+    # UNSET: it did not change; None: the brokerName is gone with all its queue data
     row: Row | msgspec.UnsetType | None = msgspec.UNSET
-    topics: dict[str, QueueData] = {}
+    topics: dict[str, QueueData] = {}  # queue data that lost its write permission with the last master
 
 
 class BrokerUnregistered(BrokerRemoved, frozen=True, tag="broker_unregistered"):
@@ -184,15 +169,12 @@ class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):
 
 
 class TopicDeleted(Change, frozen=True, kw_only=True, tag="topic_deleted"):
-    """A topic was taken from these brokerNames (216).
-
-    before: the queue data that it had there (not those of more than 500 brokerNames).
-    """
+    """A topic was taken from these brokerNames (216)."""
 
     topic: str
     broker_names: list[str] = []
     rev: int | None = None
-    before: dict[str, QueueData] = {}
+    before: dict[str, QueueData] = {}  # the queue data that it had there (not those of more than 500 brokerNames)
 
 
 class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered"):
@@ -226,23 +208,17 @@ class ConfigSet(Change, frozen=True, tag="config_set"):
 
 
 class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
-    """A reader of a stream is in danger of losing entries, or lost some. Changes no table, ignorable.
+    """A reader of a stream is in danger of losing entries, or lost some. Changes no table, ignorable."""
 
-    alarm: a kind that lua/trim_streams explains. stream: None: the reader as a whole is silent.
-    """
-
-    alarm: str | None = None
+    alarm: str | None = None  # a kind that lua/trim_streams explains
     reader: str | None = None
-    stream: str | None = None
+    stream: str | None = None  # None: the reader as a whole is silent
 
 
 class AuthChanged(Change, frozen=True, tag="auth_changed"):
-    """Users, rules or the mode of authentication were changed. Changes no table, ignorable.
+    """Users, rules or the mode of authentication were changed. Changes no table, ignorable."""
 
-    revision: of the policy; a process that may read it reads it from Redis: the event has nothing of it.
-    """
-
-    revision: int = 0
+    revision: int = 0  # of the policy; a process that may read it reads it from Redis: the event has nothing of it
 
 
 class LaterChange(Change, frozen=True):

@@ -37,24 +37,20 @@ TOUCH: Final = "touch"
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """One sign of life of a broker process, over one front end; a broker sends one to every address in its namesrvAddr.
-
-    who: ``<cluster>|<brokerAddr>``, the process; with compat 4.8 ``|<brokerAddr>``, and the cluster is in the
-    broker_registered event. broker_name: the name it registered under (103); "" for a touch: it counts for the
-    process under all its names.
-    kind: ``same``: a registration that changes nothing; ``changed``: one that was decoded and stored (an event
-    of the same time shows whether a table changed); ``refused``: one that was not taken, and is no sign of life;
-    ``touch``: 322 or 904.
-    interval_ms: since the previous sign of life of this process over whichever front end, -1 if there was none.
-    bytes: size of the request's body.
-    """
+    """One sign of life of a broker process, over one front end; a broker sends one to each of its namesrvAddr."""
 
     ms: int
+    # <cluster>|<brokerAddr>, the process; with compat 4.8 |<brokerAddr>, and the cluster is in the broker_registered
+    # event
     who: str
     front_end: str
+    # same: a registration that changes nothing; changed: one that was decoded and stored (an event of the same time
+    # shows whether a table changed); refused: one that was not taken, and is no sign of life; touch: 322 or 904
     kind: str
+    # since the previous sign of life of this process over whichever front end, -1 if there was none
     interval_ms: int = -1
-    bytes: int = 0
+    bytes: int = 0  # size of the request's body
+    # the name it registered under (103); "" for a touch: it counts for the process under all its names
     broker_name: str = ""
 
     @property

@@ -44,30 +44,21 @@ _RENAME: Final = {
 
 # Other names are forbidden so that a header with another spelling of these ("CODE") is read again, leniently.
 class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME, forbid_unknown_fields=True):
-    """A request or a reply.
-
-    opaque: int32, possibly negative; None when a JSON header has none: Java then answers with a number of its own
-        counter.
-    flag: FLAG_RESPONSE and FLAG_ONEWAY, or-ed.
-    version: MQVersion number of the sender.
-    language: a name of LANGUAGES; an unknown one as it came, an unknown number as its digits.
-    ext_fields: None and {} differ in JSON and are the same in binary.
-    body: b"" when there is none.
-    encoding: how the header was received, or is to be sent.
-    serialize_type: how a JSON header names its encoding; nothing reads it, and it is None in what was decoded.
-    """
+    """A request or a reply, as a frame holds it."""
 
     # In the order of a Java header, which makes finding them 10 % faster.
     code: Int32 = 0
-    ext_fields: dict[str, str] | None = None
-    flag: Int32 = 0
-    language: str = "JAVA"
+    ext_fields: dict[str, str] | None = None  # None and {} differ in JSON and are the same in binary
+    flag: Int32 = 0  # FLAG_RESPONSE and FLAG_ONEWAY, or-ed
+    language: str = "JAVA"  # a name of LANGUAGES; an unknown one as it came, an unknown number as its digits
+    # int32, possibly negative; None when a JSON header has none: Java then answers with a number of its own counter
     opaque: Int32 | None = None
     remark: str | None = None
-    version: Int32 = 0
+    version: Int32 = 0  # MQVersion number of the sender
+    # how a JSON header names its encoding; nothing reads it, and it is None in what was decoded
     serialize_type: str | None = None
-    body: bytes = b""
-    encoding: Encoding = _JSON
+    body: bytes = b""  # b"" when there is none
+    encoding: Encoding = _JSON  # how the header was received, or is to be sent
 
     @property
     def is_response(self) -> bool:

@@ -117,24 +117,18 @@ class GetKVListByNamespace(Header, frozen=True):
 
 
 class RegisterBroker(Header, frozen=True):
-    """REGISTER_BROKER (103): a broker says where it is; its body says which topics it has.
-
-    heartbeat_timeout_millis: the broker expires when no heartbeat comes for this long; only 5.x brokers with acting
-        masters send it.
-    enable_acting_master: None before 5.x.
-    compressed: whether the body is a zlib stream; 5.x brokers send false even when it is.
-    body_crc32: CRC-32 of the body without the sign bit; 0 and None: the body is not checked.
-    """
+    """REGISTER_BROKER (103): a broker says where it is; its body says which topics it has."""
 
     broker_name: str | None = None
     broker_addr: str | None = None
     cluster_name: str | None = None
     ha_server_addr: str | None = None
     broker_id: int | None = None
+    # the broker expires when no heartbeat comes for this long; only 5.x brokers with acting masters send it
     heartbeat_timeout_millis: int | None = None
-    enable_acting_master: bool | None = None
-    compressed: bool = False
-    body_crc32: Int32 | None = None
+    enable_acting_master: bool | None = None  # None before 5.x
+    compressed: bool = False  # whether the body is a zlib stream; 5.x brokers send false even when it is
+    body_crc32: Int32 | None = None  # CRC-32 of the body without the sign bit; 0 and None: the body is not checked
     zone_name: str | None = msgspec.field(name=ZONE_NAME, default=None)
 
 

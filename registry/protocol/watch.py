@@ -38,13 +38,11 @@ class TablesVersion(NamedTuple):
 
 
 class WatchRequest(NamedTuple):
-    """A decoded request.
-
-    since: the tables' version in the last answer; None: the server answers at once with its version.
-    """
+    """A request to watch routes, decoded."""
 
     topics: frozenset[str]
     hold_ms: int
+    # the tables' version in the last answer; None: the server answers at once with its version
     since: TablesVersion | None
 
     @classmethod
@@ -74,13 +72,10 @@ class WatchRequest(NamedTuple):
 
 
 class WatchAnswer(NamedTuple):
-    """A decoded answer.
-
-    topics: the topics whose routes may have changed; None: all may have.
-    """
+    """An answer to a watch, decoded."""
 
     position: TablesVersion
-    topics: tuple[str, ...] | None
+    topics: tuple[str, ...] | None  # the topics whose routes may have changed; None: all may have
 
     @classmethod
     def decode(cls, code: int, ext_fields: dict[str, str] | None, body: bytes) -> Self | None:

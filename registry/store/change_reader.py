@@ -160,12 +160,10 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
 
 
 class Minutes(NamedTuple):
-    """How many entries the stream of changes got, by minute since 1970. since_ms: earlier ones are not known; None: all
-    of this time are.
-    """
+    """How many entries the stream of changes got, by minute since 1970."""
 
     per_minute: dict[int, int]
-    since_ms: int | None
+    since_ms: int | None  # earlier ones are not known; None: all of this time are
 
 
 class _Numbered(msgspec.Struct):

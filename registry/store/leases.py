@@ -38,30 +38,19 @@ def opened_now() -> str:
 
 
 class Renewal(NamedTuple):
-    """Where the registry stands, as each lease renewal learns it.
-
-    Attributes:
-        up_since_ms: when brokers could be heard again after the last gap (lua/include/seen), by Redis' clock.
-        now_ms: Redis' clock.
-        lost: the lease had run out, or is new: the caller attaches its channels again.
-        first_deadline_ms: when the next broker is overdue; None: there is no broker.
-        auth_revision: of the policy in Redis (``PolicyStore.read``); 0: there is none.
-        chain: of the event seq.
-        lost_ms: when Redis came back with less than before, or was made anew and may have been emptied; 0: never.
-        losses: how often front ends noticed that.
-    """
+    """Where the registry stands, as each lease renewal learns it."""
 
     epoch: str
     seq: int
     config_rev: int
-    up_since_ms: int
-    now_ms: int
-    lost: bool
-    first_deadline_ms: int | None = None
-    auth_revision: int = 0
-    chain: str = ""
-    lost_ms: int = 0
-    losses: int = 0
+    up_since_ms: int  # when brokers could be heard again after the last gap (lua/include/seen), by Redis' clock
+    now_ms: int  # Redis' clock
+    lost: bool  # the lease had run out, or is new: the caller attaches its channels again
+    first_deadline_ms: int | None = None  # when the next broker is overdue; None: there is no broker
+    auth_revision: int = 0  # of the policy in Redis (PolicyStore.read); 0: there is none
+    chain: str = ""  # of the event seq
+    lost_ms: int = 0  # when Redis came back with less than before, or was made anew and may have been emptied; 0: never
+    losses: int = 0  # how often front ends noticed that
 
     @property
     def overdue_ms(self) -> int:
@@ -70,18 +59,15 @@ class Renewal(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """One batch of the sweep: the brokers that were removed, and when to look again (None: there is no broker).
-
-    reaped: how many of them, the first ones, had lost their last connection with a process that ended; the others fell
-    silent. heard: False when no process that hears brokers renews its lease: nobody is removed until one does.
-    more: the limits of one call were reached, and others are due now, or topics of a broker that is gone are left.
-    """
+    """One batch of the sweep: the brokers that were removed, and when to look again (None: there is no broker)."""
 
     whos: list[str]
     next_deadline_ms: int | None
     now_ms: int
-    heard: bool = True
+    heard: bool = True  # False when no process that hears brokers renews its lease: nobody is removed until one does
+    # the limits of one call were reached, and others are due now, or topics of a broker that is gone are left
     more: bool = False
+    # how many of them, the first ones, had lost their last connection with a process that ended; the others fell silent
     reaped: int = 0
 
 

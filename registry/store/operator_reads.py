@@ -41,11 +41,7 @@ class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts.
-
-    registered_by: who registered it so; UNSET: the tables in Redis do not say. None: the lake does not know.
-    connections: which front ends, and from where; UNSET: the lake does not know.
-    """
+    """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts."""
 
     cluster: str
     broker_name: str
@@ -58,7 +54,9 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     heard_ms_ago: int
     expires_in_ms: int
     front_ends: int
+    # who registered it so; UNSET: the tables in Redis do not say. None: the lake does not know
     registered_by: By | msgspec.UnsetType | None = msgspec.UNSET
+    # which front ends, and from where; UNSET: the lake does not know
     connections: list[BrokerConnection] | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -35,74 +35,52 @@ DRAIN_SEEN_MS: Final = 180_000
 
 
 class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who, at one worker, has a route from before the write permission of a broker name was taken.
+    """Who, at one worker, has a route from before the write permission of a broker name was taken."""
 
-    Attributes:
-        seq: of the change that took it. waiting: how many clients were heard within the last minutes, and have not
-            looked up each of its topics again. addresses: the first of them.
-        not_known: clients that asked for too many topics for a worker to remember.
-    """
-
-    seq: int
+    seq: int  # of the change that took it
+    # how many clients were heard within the last minutes, and have not looked up each of its topics again
     waiting: int = 0
-    addresses: list[str] = []
-    not_known: int = 0
+    addresses: list[str] = []  # the first of them
+    not_known: int = 0  # clients that asked for too many topics for a worker to remember
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker", tag_field="kind"):
-    """What a worker of a front end tells of itself.
+    """What a worker of a front end tells of itself."""
 
-    Attributes:
-        front_end: the id of its front end, as in the channels of brokers. name: the front end's, as in events.
-        index: its place among the ``workers`` of the front end, from 0.
-        address: ``host:port`` at which clients and brokers reach the front end. http_address: the same of its HTTP
-            port; "" = it has none.
-        view: state of its tables (``Freshness``). ready: it has tables, and takes connections.
-        seq: of the last change that its tables have.
-        brokers: broker processes that have their connection here.
-        unreachable: those of its brokers that others will hardly reach at the address that they register, in words.
-        settings: key -> value and source of what the front end was started with, of its first worker alone; without
-            secrets (:func:`mqregistry.config.in_force.own_values`).
-        drains: of broker names whose write permission was taken while it followed the changes.
-    """
-
-    front_end: str
-    name: str
+    front_end: str  # the id of its front end, as in the channels of brokers
+    name: str  # the front end's, as in events
     host: str
     pid: int
     release: str
     started_ms: int
-    address: str
-    http_address: str = ""
-    index: int = 0
+    address: str  # host:port at which clients and brokers reach the front end
+    http_address: str = ""  # the same of its HTTP port; "" = it has none
+    index: int = 0  # its place among the workers of the front end, from 0
     workers: int = 1
-    view: str = ""
-    ready: bool = False
+    view: str = ""  # state of its tables (Freshness)
+    ready: bool = False  # it has tables, and takes connections
     draining: bool = False
-    seq: int = 0
+    seq: int = 0  # of the last change that its tables have
     connections: int = 0
-    brokers: int = 0
+    brokers: int = 0  # broker processes that have their connection here
+    # those of its brokers that others will hardly reach at the address that they register, in words
     unreachable: list[str] = []
+    # key -> value and source of what the front end was started with, of its first worker alone; without secrets
+    # (:func:`mqregistry.config.in_force.own_values`)
     settings: dict[str, tuple[str, str]] = {}
-    drains: dict[str, DrainFacts] = {}
+    drains: dict[str, DrainFacts] = {}  # of broker names whose write permission was taken while it followed the changes
 
 
 class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="sweeper", tag_field="kind"):
-    """What a sweeper tells of itself, when it has swept.
-
-    Attributes:
-        front_end: the name of the front end that it runs in; "" = it has a process of its own.
-        http_address: ``host:port`` of its own /metrics; "" = it has none.
-        expired, reaped: how many brokers it removed for silence, and after dead workers.
-    """
+    """What a sweeper tells of itself, when it has swept."""
 
     host: str
     pid: int
     release: str
     started_ms: int
-    front_end: str = ""
-    http_address: str = ""
-    expired: int = 0
+    front_end: str = ""  # the name of the front end that it runs in; "" = it has a process of its own
+    http_address: str = ""  # host:port of its own /metrics; "" = it has none
+    expired: int = 0  # expired, reaped: how many brokers it removed for silence, and after dead workers
     reaped: int = 0
 
 
@@ -148,44 +126,33 @@ class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A front end, as its workers tell of it; the workers that were replaced are left out.
-
-    Attributes:
-        state: ready, draining, not ready (a worker is missing or has no tables yet), or gone (no worker has its lease).
-        told_ms: when its last worker renewed its lease. seq: what the slowest of its workers has reached.
-        behind: changes that are missing there.
-        settings: what it was started with, as its workers tell it.
-    """
+    """A front end, as its workers tell of it; the workers that were replaced are left out."""
 
     id: str
     name: str
     address: str
     http_address: str
+    # ready, draining, not ready (a worker is missing or has no tables yet), or gone (no worker has its lease)
     state: str
     host: str
     release: str
     started_ms: int
-    told_ms: int
-    seq: int
-    behind: int
+    told_ms: int  # when its last worker renewed its lease
+    seq: int  # what the slowest of its workers has reached
+    behind: int  # changes that are missing there
     connections: int
     brokers: int
     workers_expected: int
     workers: list[WorkerNow]
-    settings: dict[str, tuple[str, str]] = {}
+    settings: dict[str, tuple[str, str]] = {}  # what it was started with, as its workers tell it
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Every front end and sweeper of a namespace, those that are gone for less than an hour, too.
+    """Every front end and sweeper of a namespace, those that are gone for less than an hour, too."""
 
-    Attributes:
-        now_ms: the time at Redis. up_since_ms: since when leases are renewed without a gap (lua/include/seen).
-        seq: of the last change in Redis.
-    """
-
-    now_ms: int
-    up_since_ms: int
-    seq: int
+    now_ms: int  # the time at Redis
+    up_since_ms: int  # since when leases are renewed without a gap (lua/include/seen)
+    seq: int  # of the last change in Redis
     front_ends: list[FrontEnd]
     sweepers: list[SweeperNow]
 
@@ -276,19 +243,13 @@ def _front_end(name: str, workers: list[WorkerNow], seq: int) -> FrontEnd:
 
 
 class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
-    """A connection of a broker process, and the front end that it goes to.
+    """A connection of a broker process, and the front end that it goes to."""
 
-    Attributes:
-        front_end: its name; its id if it has told nothing of itself. A broker's own process, which writes to Redis
-            itself, is ``direct``.
-        address: of the front end, ``host:port``. worker: the worker process.
-        peer, via: where the connection comes from; "" = not known.
-    """
-
+    # its name; its id if it has told nothing of itself. A broker's own process, which writes to Redis itself, is direct
     front_end: str
-    address: str
-    worker: str
-    peer: str
+    address: str  # of the front end, host:port
+    worker: str  # the worker process
+    peer: str  # peer, via: where the connection comes from; "" = not known
     via: str
 
     def __str__(self) -> str:

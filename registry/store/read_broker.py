@@ -17,19 +17,15 @@ _TOPICS_PER_CALL = 1000
 
 
 class BrokerView(NamedTuple):
-    """One brokerName in the tables, as of change ``seq``.
-
-    tables: its row, and its queue data and mappings of the topics that were asked for.
-    config: the shared configuration. order_topic_config: None when nobody ever set one.
-    """
+    """One brokerName in the tables, as of change ``seq``."""
 
     epoch: str
     seq: int
     config_rev: int
     row: BrokerRow | None
-    tables: Tables
-    config: Mapping[str, str]
-    order_topic_config: Mapping[str, str] | None
+    tables: Tables  # its row, and its queue data and mappings of the topics that were asked for
+    config: Mapping[str, str]  # the shared configuration
+    order_topic_config: Mapping[str, str] | None  # None when nobody ever set one
 
 
 async def read_broker(

@@ -53,37 +53,29 @@ NO_CHANNEL = Channel("", "")
 
 
 class HeartbeatReply(NamedTuple):
-    """The reply of the heartbeat script.
+    """The reply of the heartbeat script."""
 
-    same: the registration is the one of last time; master_addr and ha_server_addr are then the answer to it. Otherwise
-    it is compared with n and data_version (None: the broker is not known); is_new_body: its body changed.
-    """
-
+    # the registration is the one of last time; master_addr and ha_server_addr are then the answer to it. Otherwise it
+    # is compared with n and data_version (None: the broker is not known)
     same: bool
     seq: int
     master_addr: str = ""
     ha_server_addr: str | None = None
     n: str = "0"
     data_version: DataVersion | None = None
-    is_new_body: bool = True
+    is_new_body: bool = True  # its body changed
 
 
 class EncodedTopics(NamedTuple):
-    """Some topics of a registration as the script wants them, to be joined with others to parts.
+    """Some topics of a registration as the script wants them, to be joined with others to parts."""
 
-    size: how many. cells: topic, queue data, topic, ... as MessagePack strings. members: of a JSON object.
-    """
-
-    size: int
-    cells: bytes
-    members: bytes
+    size: int  # how many
+    cells: bytes  # topic, queue data, topic, ... as MessagePack strings
+    members: bytes  # of a JSON object
 
 
 class Registered(NamedTuple):
-    """The outcome of the script register_broker, which explains the statuses; compare_with: with what to compare again.
-
-    owner: of OK and FOREIGN: another user who had registered this broker or its id; "" = nobody had.
-    """
+    """The outcome of the script register_broker, which explains the statuses."""
 
     status: Literal["OK", "RETRY", "REFRESHED", "FOREIGN", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
     seq: int
@@ -91,22 +83,18 @@ class Registered(NamedTuple):
     ha_server_addr: str | None = None
     changed: bool = False
     n: str = "0"
-    owner: str = ""
-    compare_with: HeartbeatReply | None = None
+    owner: str = ""  # of OK and FOREIGN: another user who had registered this broker or its id; "" = nobody had
+    compare_with: HeartbeatReply | None = None  # with what to compare again
 
 
 class Touched(NamedTuple):
-    """The outcome of a heartbeat without registration, or of a 104; data_version None: the broker is not known.
-
-    refreshed: it counted, as a sign of life or as a goodbye. owner: another user who registered this broker; "" =
-    nobody did. foreign: for that it did not count.
-    """
+    """The outcome of a heartbeat without registration, or of a 104; data_version None: the broker is not known."""
 
     seq: int
     data_version: DataVersion | None
-    refreshed: bool = False
-    owner: str = ""
-    foreign: bool = False
+    refreshed: bool = False  # it counted, as a sign of life or as a goodbye
+    owner: str = ""  # another user who registered this broker; "" = nobody did
+    foreign: bool = False  # for that it did not count
 
 
 def _maybe(value: str | None) -> str:

@@ -44,18 +44,14 @@ FOR_READERS: Final = ("acknowledge", "read_auth", "read_broker", "read_streams",
 
 
 class Script(NamedTuple):
-    """One script, ready to run.
-
-    arguments: the fixed number of ARGV in its header. more: others may follow. emits: it appends events, and gets
-    who causes them.
-    """
+    """One script, ready to run."""
 
     name: str
     source: str
     sha: str
-    arguments: int
-    more: bool
-    emits: bool = False
+    arguments: int  # the fixed number of ARGV in its header
+    more: bool  # others may follow
+    emits: bool = False  # it appends events, and gets who causes them
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Refuse a call whose number of arguments is not the header's."""

@@ -49,19 +49,15 @@ _BROKER_ID = re.compile(rb"-?\d+\Z")
 
 
 class NamespaceHead(NamedTuple):
-    """The state of a namespace at one moment, from which a snapshot starts.
-
-    up_since_ms: nobody is removed for silence before this plus its own timeout. now_ms: the time of Redis.
-    last_id: the last entry of the change stream. chain: of its event.
-    """
+    """The state of a namespace at one moment, from which a snapshot starts."""
 
     epoch: str
     seq: int
     config_rev: int
-    up_since_ms: int
-    now_ms: int
-    last_id: str
-    chain: str = ""
+    up_since_ms: int  # nobody is removed for silence before this plus its own timeout
+    now_ms: int  # the time of Redis
+    last_id: str  # the last entry of the change stream
+    chain: str = ""  # of its event
 
 
 def pairs(flat: list[bytes]) -> Iterable[tuple[bytes, bytes]]:

@@ -50,15 +50,12 @@ class Alarm(NamedTuple):
 
 
 class Trimmed(NamedTuple):
-    """One call of the trim: entries removed, whether there is more to remove now, alarms that began with it.
-
-    full: Redis is at its maxmemory, and refuses all writes but those that free memory.
-    """
+    """One call of the trim: entries removed, whether there is more to remove now, alarms that began with it."""
 
     removed: int
     more: bool
     alarms: list[Alarm]
-    full: bool = False
+    full: bool = False  # Redis is at its maxmemory, and refuses all writes but those that free memory
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -71,18 +68,15 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ReaderPosition(msgspec.Struct, frozen=True):
-    """The position of a reader in one stream: everything up to ``id`` is acknowledged.
-
-    behind: entries after it; exact for changes, of the other streams estimated from the times in between unless
-    ``exact`` (:func:`count_behind`); behind_bytes: -1 = not known; behind_ms: from it to the last entry. state: "", or
-    the alarm that lasts, near or lost.
-    """
+    """The position of a reader in one stream: everything up to ``id`` is acknowledged."""
 
     id: str
+    # entries after it; exact for changes, of the other streams estimated from the times in between unless exact
+    # (:func:`count_behind`)
     behind: int = 0
-    behind_bytes: int = -1
-    behind_ms: int = 0
-    state: str = ""
+    behind_bytes: int = -1  # -1 = not known
+    behind_ms: int = 0  # from it to the last entry
+    state: str = ""  # "", or the alarm that lasts, near or lost
     exact: bool = False
 
 

@@ -42,17 +42,14 @@ class JavaDataVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JavaLiveInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """BrokerLiveInfo, and the key that it has in 5.x (BrokerAddrInfo).
-
-    channel: Java has one; here each connection to a front end is named.
-    """
+    """BrokerLiveInfo, and the key that it has in 5.x (BrokerAddrInfo)."""
 
     cluster_name: str
     broker_addr: str
     last_update_timestamp: int
     heartbeat_timeout_millis: int
     data_version: JavaDataVersion
-    channel: list[str]
+    channel: list[str]  # Java has one; here each connection to a front end is named
     ha_server_addr: str
 
 

@@ -26,20 +26,15 @@ def entries_of(count: int, text_bytes: int) -> int:
 
 
 class RegistrationDiff(NamedTuple):
-    """What a registration changes in the tables as they are at (epoch, rev, n, config_rev).
+    """What a registration changes in the tables as they are at (epoch, rev, n, config_rev)."""
 
-    epoch: of the registry. rev: of the broker's row, 0 without one. n: of the broker's live info, "0" without one.
-    topics: queue data to write. dropped: topics that the brokerName loses. mappings: to store, as (topic, brokerName,
-    JSON); some may be there already.
-    """
-
-    epoch: str
-    rev: int
-    n: str
+    epoch: str  # of the registry
+    rev: int  # of the broker's row, 0 without one
+    n: str  # of the broker's live info, "0" without one
     config_rev: int
-    topics: dict[str, QueueData]
-    dropped: Sequence[str]
-    mappings: Sequence[tuple[str, str, str]]
+    topics: dict[str, QueueData]  # queue data to write
+    dropped: Sequence[str]  # topics that the brokerName loses
+    mappings: Sequence[tuple[str, str, str]]  # to store, as (topic, brokerName, JSON); some may be there already
 
     @property
     def entries(self) -> int:
@@ -121,14 +116,11 @@ def compare(
 
 
 class BrokerRole(NamedTuple):
-    """What a registration is for its brokerName.
+    """What a registration is for its brokerName."""
 
-    counts: its topics are the brokerName's. wipes_write: without write permission. is_new: nobody had its id.
-    """
-
-    counts: bool
-    wipes_write: bool
-    is_new: bool
+    counts: bool  # its topics are the brokerName's
+    wipes_write: bool  # without write permission
+    is_new: bool  # nobody had its id
 
 
 def role_of(registration: Registration, row: BrokerRow | None) -> BrokerRole:

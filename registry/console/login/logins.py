@@ -32,15 +32,11 @@ _WRONG: Final = marked("The name or the secret is not right.")
 
 
 class LoginAnswer(NamedTuple):
-    """What comes of a try to log in.
+    """What comes of a try to log in."""
 
-    opened: the sessions, each with the value of its cookie. text: why there is none, as the page says it. wait_s: how
-    long no other try is looked at.
-    """
-
-    opened: Sequence[tuple[Logins, str]] = ()
-    text: str = ""
-    wait_s: float = 0.0
+    opened: Sequence[tuple[Logins, str]] = ()  # the sessions, each with the value of its cookie
+    text: str = ""  # why there is none, as the page says it
+    wait_s: float = 0.0  # how long no other try is looked at
 
 
 class Logins:

@@ -16,16 +16,13 @@ _PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Reach(NamedTuple):
-    """How a console is reached.
-
-    origins: under which browsers open it, besides the loopback addresses: ``https://console.example``, as they write
-    it. proxies: networks whose word on the browser's address counts. cert, key: files for TLS at its own port.
-    """
+    """How a console is reached."""
 
     login: bool = False
+    # under which browsers open it, besides the loopback addresses: https://console.example, as they write it
     origins: tuple[str, ...] = ()
-    proxies: tuple[str, ...] = ()
-    cert: Path | None = None
+    proxies: tuple[str, ...] = ()  # networks whose word on the browser's address counts
+    cert: Path | None = None  # cert, key: files for TLS at its own port
     key: Path | None = None
 
     @property

@@ -35,14 +35,12 @@ _FILTERS: Final = ("kind", "topic", "broker", "author")
 
 
 class Range(NamedTuple):
-    """Which changes an address asks for. given: its filters, times as milliseconds. wanted: whether a change is one of
-    them, and may be shown.
-    """
+    """Which changes an address asks for."""
 
-    given: dict[str, str]
+    given: dict[str, str]  # its filters, times as milliseconds
     since_ms: int
     until_ms: int | None
-    wanted: Wanted
+    wanted: Wanted  # whether a change is one of them, and may be shown
 
 
 async def range_of(console: Console, request: Request) -> Range:

@@ -22,16 +22,14 @@ from ..twins import Twin
 
 
 class FrontEndThen(NamedTuple):
-    """A front end of the past. name: in words with its id, where nothing tells it any more. gone_ms: when it was
-    last heard of, if that was before; sign: what it did; None: nothing in the minute before.
-    """
+    """A front end at an instant of the past."""
 
-    name: str
+    name: str  # in words with its id, where nothing tells it any more
     address: str = ""
     release: str = ""
     started_ms: int | None = None
-    gone_ms: int | None = None
-    sign: Sign | None = None
+    gone_ms: int | None = None  # when it was last heard of, if that was before
+    sign: Sign | None = None  # what it did; None: nothing in the minute before
 
 
 FRONT_ENDS_TWIN: Final = Twin(

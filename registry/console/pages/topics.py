@@ -38,19 +38,16 @@ _NAMES: Final = 4
 
 
 class TopicLine(NamedTuple):
-    """A topic as the list shows it; names: the first few of its broker names, more: how many others there are.
-
-    shown: whether its route may be seen by who asks; else there is nothing but its name.
-    """
+    """A topic as the list shows it."""
 
     topic: str
-    names: list[str]
+    names: list[str]  # the first few of its broker names
     more: int
     read: int
     write: int
     perms: str
     writable: bool
-    shown: bool = True
+    shown: bool = True  # whether its route may be seen by who asks; else there is nothing but its name
 
 
 TOPICS_TWIN: Final = Twin(

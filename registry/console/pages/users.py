@@ -39,14 +39,10 @@ class UserRow(NamedTuple):
 
 
 class RefusedRow(NamedTuple):
-    """Requests of one kind that were refused, or would be.
-
-    right: None: it was not proved who asks. mend: the command that would allow them. key: names them for the action
-    that does the same; empty: there is none.
-    """
+    """Requests of one kind that were refused, or would be."""
 
     user: str
-    right: str | None
+    right: str | None  # None: it was not proved who asks
     resources: list[str]
     reason: str
     source: str
@@ -54,8 +50,8 @@ class RefusedRow(NamedTuple):
     times: int
     first_ms: int
     last_ms: int
-    mend: str
-    key: str
+    mend: str  # the command that would allow them
+    key: str  # names them for the action that does the same; empty: there is none
 
 
 TWIN: Final = Twin(

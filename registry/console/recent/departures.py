@@ -32,17 +32,13 @@ _CAUSES: Final = {  # of one broker, of several
 
 
 class Departure(NamedTuple):
-    """Brokers that left together and are not back.
+    """Brokers that left together and are not back."""
 
-    since_ms, until_ms: when the first and the last left. cause: the type of the event that removed them. author: who
-    had them removed by hand, else None. seq: the change that removed the first one.
-    """
-
-    since_ms: int
+    since_ms: int  # since_ms, until_ms: when the first and the last left
     until_ms: int
-    cause: str
-    author: By | None
-    seq: int
+    cause: str  # the type of the event that removed them
+    author: By | None  # who had them removed by hand, else None
+    seq: int  # the change that removed the first one
     brokers: list[Gone]
 
     @property

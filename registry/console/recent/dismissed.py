@@ -15,16 +15,13 @@ _MOST: Final = 200
 
 
 class Dismissed(msgspec.Struct, frozen=True):
-    """A departure that was dismissed: every broker that left for this cause within this time.
-
-    by: the name that the operator gave, or logged in with. ms: when.
-    """
+    """A departure that was dismissed: every broker that left for this cause within this time."""
 
     cause: str
     since_ms: int
     until_ms: int
-    by: str
-    ms: int
+    by: str  # the name that the operator gave, or logged in with
+    ms: int  # when
 
     def covers(self, moment: Moment) -> bool:
         """Whether it is one of the brokers."""

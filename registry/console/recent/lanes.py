@@ -53,17 +53,13 @@ _MARKS: Final = {CAME: "came", MASTER: "master", NO_MASTER: "slave"}
 
 
 class Moment(NamedTuple):
-    """Something that happened to a process.
-
-    kind: one of the words above, or the type of event that removed it. broker_id: the id that it had when it left; by:
-    who removed it; seq: the change.
-    """
+    """Something that happened to a process."""
 
     ms: int
-    kind: str
-    broker_id: int = MASTER_ID
+    kind: str  # one of the words above, or the type of event that removed it
+    broker_id: int = MASTER_ID  # the id that it had when it left
     by: By | None = None
-    seq: int = 0
+    seq: int = 0  # the change
 
     @property
     def gone(self) -> bool:

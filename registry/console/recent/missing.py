@@ -48,16 +48,14 @@ _found: Final = msgspec.json.Decoder(_Found)
 
 
 class AskedName(NamedTuple):
-    """A name that clients asked for. times: how often within the last day; first_ms, last_ms: when that was counted;
-    front_ends: the ids of those that were asked; clients: addresses of some that asked. ``(others)``: names beyond
-    those that are counted one by one.
-    """
+    """A name that clients asked for."""
 
     name: str
-    times: int
-    first_ms: int
+    times: int  # how often within the last day
+    first_ms: int  # first_ms, last_ms: when that was counted
     last_ms: int
-    front_ends: tuple[str, ...]
+    front_ends: tuple[str, ...]  # the ids of those that were asked
+    # addresses of some that asked. (others): names beyond those that are counted one by one
     clients: tuple[str, ...] = ()
 
     def and_also(self, other: AskedName) -> AskedName:

@@ -34,16 +34,12 @@ class Sign(NamedTuple):
 
 
 class Signs(NamedTuple):
-    """What all of them did, by their ids.
-
-    heard_ms: the last heartbeat by then; None: the stream has none that is so old. begins_ms: the oldest heartbeat that
-    it has; None: none. whole: nothing of the minute was left out.
-    """
+    """What all of them did, by their ids."""
 
     of: dict[str, Sign]
-    heard_ms: int | None
-    begins_ms: int | None
-    whole: bool
+    heard_ms: int | None  # the last heartbeat by then; None: the stream has none that is so old
+    begins_ms: int | None  # the oldest heartbeat that it has; None: none
+    whole: bool  # nothing of the minute was left out
 
 
 async def signs_by(store: Store, at_ms: int) -> Signs:
@@ -77,17 +73,13 @@ async def signs_by(store: Store, at_ms: int) -> Signs:
 
 
 class StreamThen(NamedTuple):
-    """A stream as it was at an instant, as far as it still has the entries of then.
+    """A stream as it was at an instant, as far as it still has the entries of then."""
 
-    entries: made by then, of those that are kept now; is_exact: whether that is the exact number. first, last: None: it
-    has none. seq: the number of the last one, where they have numbers.
-    """
-
-    entries: int
-    is_exact: bool
-    first: StreamEntry | None
+    entries: int  # made by then, of those that are kept now
+    is_exact: bool  # whether that is the exact number
+    first: StreamEntry | None  # first, last: None: it has none
     last: StreamEntry | None
-    seq: int | None = None
+    seq: int | None = None  # the number of the last one, where they have numbers
 
 
 class _NumberedEntry(msgspec.Struct):

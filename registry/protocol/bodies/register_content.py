@@ -21,17 +21,12 @@ ENTRIES_PER_SLICE: Final = 2000
 
 
 class RegisterBody(msgspec.Struct, frozen=True):
-    """What a broker says about itself beyond the header.
-
-    topics: topic name -> its configuration.
-    mappings: topic name -> static topic mapping at this broker.
-    filter_servers: None leaves the list as it is, an empty list removes it.
-    """
+    """What a broker says about itself beyond the header."""
 
     data_version: DataVersion = DataVersion()
-    topics: dict[str, TopicConfig] = {}
-    mappings: dict[str, TopicQueueMapping] = {}
-    filter_servers: list[str] | None = []
+    topics: dict[str, TopicConfig] = {}  # topic name -> its configuration
+    mappings: dict[str, TopicQueueMapping] = {}  # topic name -> static topic mapping at this broker
+    filter_servers: list[str] | None = []  # None leaves the list as it is, an empty list removes it
 
     def stored_mappings(self, broker_name: str) -> dict[str, tuple[str, str]]:
         """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName holds them."""

@@ -23,20 +23,14 @@ class How(enum.StrEnum):
 
 
 class Caller(NamedTuple):
-    """Who sends a request.
-
-    user: None: nobody that is known. secret_id: of the secret that it is signed with.
-    digest: of a registration, when it was worked out to recognise the request. refused: the request would be refused
-    if the mode were enforce; that is reported already. decided: resources that his right was decided on: what a script
-    may change for him.
-    """
+    """Who sends a request, and how that is known."""
 
     how: How
-    user: User | None = None
-    secret_id: str = ""
-    digest: str = ""
-    refused: bool = False
-    decided: tuple[Resource, ...] = ()
+    user: User | None = None  # None: nobody that is known
+    secret_id: str = ""  # of the secret that it is signed with
+    digest: str = ""  # of a registration, when it was worked out to recognise the request
+    refused: bool = False  # the request would be refused if the mode were enforce; that is reported already
+    decided: tuple[Resource, ...] = ()  # resources that his right was decided on: what a script may change for him
 
     @property
     def name(self) -> str:
@@ -61,29 +55,21 @@ WRONG_SIGNATURE: Final = "wrong_signature"
 
 
 class Certificate(NamedTuple):
-    """A client's certificate, verified.
+    """A client's certificate, verified."""
 
-    names: ``URI:...`` and ``DNS:...`` (lower case) of its SAN, then ``CN:...`` of its subject.
-    id: the issuer, and its number there.
-    """
-
-    names: tuple[str, ...] = ()
-    id: tuple[bytes, int] = (b"", 0)
+    names: tuple[str, ...] = ()  # URI:... and DNS:... (lower case) of its SAN, then CN:... of its subject
+    id: tuple[bytes, int] = (b"", 0)  # the issuer, and its number there
 
 
 NO_CERTIFICATE: Final = Certificate()
 
 
 class Origin(Protocol):
-    """What is known of the connection that a request comes over.
+    """What is known of the connection that a request comes over."""
 
-    address: of the client, for people. source: the client's host, as far as it can be trusted; "" = not known.
-    via: the balancer that the connection came through; "" = none.
-    """
-
-    address: str
-    source: str
-    via: str
+    address: str  # of the client, for people
+    source: str  # the client's host, as far as it can be trusted; "" = not known
+    via: str  # the balancer that the connection came through; "" = none
     is_tls: bool
     certificate: Certificate
 

@@ -20,16 +20,12 @@ _TEXT_CHARS: Final = 1000
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused.
+    """Why a request is refused."""
 
-    kind: of such requests, as they are counted together. how: the user of ``kind`` is known, or claims to be.
-    source: the client's address. words: makes text and command; a fleet that is only observed needs them seldom.
-    """
-
-    kind: RefusedKind
-    how: How
-    source: str
-    words: Callable[[], tuple[str, str]]
+    kind: RefusedKind  # of such requests, as they are counted together
+    how: How  # the user of kind is known, or claims to be
+    source: str  # the client's address
+    words: Callable[[], tuple[str, str]]  # makes text and command; a fleet that is only observed needs them seldom
 
     @property
     def text(self) -> str:

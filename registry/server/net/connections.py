@@ -29,24 +29,17 @@ _AT_A_TIME: Final = 1000
 
 
 class ConnectionLimits(NamedTuple):
-    """What one worker grants its clients.
+    """What one worker grants its clients."""
 
-    idle_s: a connection that sends nothing for this long is closed. slow_client_s: so is one that does not read its
-    answers for this long. connections: more of them are turned away. in_flight: more writes of all connections are
-    answered with SYSTEM_BUSY. held_bytes: unfinished frames, waiting writes and unread answers of all connections
-    together. frame_s: within it a frame must be whole, or much longer. queued_writes, queued_bytes: of one connection
-    before its reading pauses. write_buffer_bytes: of answers that a client has not read yet, before its reading pauses.
-    """
-
-    idle_s: float = 120.0
-    slow_client_s: float = 30.0
-    connections: int = 20_000
-    in_flight: int = 10_000
-    held_bytes: int = 256 << 20
-    frame_s: float = 30.0
-    queued_writes: int = 64
+    idle_s: float = 120.0  # a connection that sends nothing for this long is closed
+    slow_client_s: float = 30.0  # so is one that does not read its answers for this long
+    connections: int = 20_000  # more of them are turned away
+    in_flight: int = 10_000  # more writes of all connections are answered with SYSTEM_BUSY
+    held_bytes: int = 256 << 20  # unfinished frames, waiting writes and unread answers of all connections together
+    frame_s: float = 30.0  # within it a frame must be whole, or much longer
+    queued_writes: int = 64  # queued_writes, queued_bytes: of one connection before its reading pauses
     queued_bytes: int = 16 << 20
-    write_buffer_bytes: int = 4 << 20
+    write_buffer_bytes: int = 4 << 20  # of answers that a client has not read yet, before its reading pauses
 
 
 class Connections:

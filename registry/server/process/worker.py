@@ -86,10 +86,6 @@ Server = asyncio.Server | ReceivedConnections
 class Spec(msgspec.Struct, frozen=True):
     """What a worker needs to start: its settings, the front end it belongs to, where its connections come from (the
     listening socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
-
-    wait: whether it waits for a Redis that is away at the start, and answers every request with code 1 until then.
-    fresh: whether nothing was ever in this Redis.
-    parent: the supervisor's process id: when that ends without a drain, this process ends, too; 0: it goes on.
     """
 
     settings: Settings
@@ -97,9 +93,11 @@ class Spec(msgspec.Struct, frozen=True):
     index: int
     connections_fd: int
     status_fd: int
+    # whether it waits for a Redis that is away at the start, and answers every request with code 1 until then
     wait: bool = False
+    # the supervisor's process id: when that ends without a drain, this process ends, too; 0: it goes on
     parent: int = 0
-    fresh: bool = False
+    fresh: bool = False  # whether nothing was ever in this Redis
 
 
 class Worker:

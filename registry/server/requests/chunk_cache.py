@@ -30,13 +30,11 @@ MAX_CHUNKS: Final = 50_000
 
 
 class LastBody(NamedTuple):
-    """One broker's last body that the tables hold.
-
-    load_id, rev: while the tables are those of this load and the row of broker_name is at this rev, the tables hold
-    each topic of the body as the body says, but for the write permission if wipes_write.
-    """
+    """One broker's last body that the tables hold."""
 
     broker_name: str
+    # load_id, rev: while the tables are those of this load and the row of broker_name is at this rev, the tables hold
+    # each topic of the body as the body says, but for the write permission if wipes_write
     load_id: int
     rev: int
     wipes_write: bool

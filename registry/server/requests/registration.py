@@ -42,21 +42,17 @@ _ATTEMPTS: Final = 10
 
 
 class _Request(NamedTuple):
-    """One registration while it is worked on.
-
-    sender: what its header says; the topics are not decoded yet. who, digest: its process, and what the next one of
-    that process is compared with. size: of its body; 0 until it was measured. chunked: its body if it was cut.
-    """
+    """One registration while it is worked on."""
 
     context: RequestContext
     command: Command
     header: RegisterBroker
     peer: Peer
-    sender: Registration
-    who: str
+    sender: Registration  # what its header says; the topics are not decoded yet
+    who: str  # who, digest: its process, and what the next one of that process is compared with
     digest: str
-    size: BodySize = BodySize(0, 0)
-    chunked: ChunkedBody | None = None
+    size: BodySize = BodySize(0, 0)  # of its body; 0 until it was measured
+    chunked: ChunkedBody | None = None  # its body if it was cut
 
     async def ask(self) -> HeartbeatReply:
         """Ask Redis whether this is the registration of last time."""

@@ -22,14 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class Applied(NamedTuple):
-    """What one event did to the view.
-
-    topics: those whose route may look different now, or may be gone. row_before: the row of the change's brokerName
-    before it, as Redis had it; None if there was none.
-    """
+    """What one event did to the view."""
 
     change: Change
-    topics: Collection[str]
+    topics: Collection[str]  # those whose route may look different now, or may be gone
+    # the row of the change's brokerName before it, as Redis had it; None if there was none
     row_before: BrokerRow | None
 
 

@@ -33,20 +33,13 @@ Info = Mapping[str, Any]
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finding.
+    """One thing that was examined."""
 
-    Attributes:
-        check: what was looked at.
-        state: ``wrong``: it does not work like this, or loses data; ``warning``: it works, with a risk.
-        found, expected: what is, and what should be.
-        advice: what to do.
-    """
-
-    check: str
-    state: State
-    found: str
+    check: str  # what was looked at
+    state: State  # wrong: it does not work like this, or loses data; warning: it works, with a risk
+    found: str  # found, expected: what is, and what should be
     expected: str = ""
-    advice: str = ""
+    advice: str = ""  # what to do
 
     def __str__(self) -> str:
         return f"{self.found}{self.expected and f': {self.expected}'}{self.advice and f'; {self.advice}'}"

@@ -12,17 +12,13 @@ PREFIX: Final = "mqregistry_"
 
 
 class Series(NamedTuple):
-    """One value of one metric; ``label_value`` is empty when it has no label.
-
-    counts: of a histogram, by bucket (``BOUNDS_S``); its value is the sum. second, third: the values of the second and
-    third label, where the metric has them.
-    """
+    """One value of one metric; ``label_value`` is empty when it has no label."""
 
     name: str
     label_value: str
     value: float
-    counts: Sequence[int] = ()
-    second: str = ""
+    counts: Sequence[int] = ()  # of a histogram, by bucket (BOUNDS_S); its value is the sum
+    second: str = ""  # second, third: the values of the second and third label, where the metric has them
     third: str = ""
 
 
