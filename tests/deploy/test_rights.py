@@ -67,7 +67,8 @@ def kinds_of_keys(namespace: str = "ns") -> dict[str, str]:
     found = {}
     for name in dir(keys):
         function = getattr(keys, name)
-        if callable(function) and getattr(function, "__module__", "") == keys.__name__ and name != "prefix":
+        is_ours = callable(function) and getattr(function, "__module__", "") == keys.__name__
+        if is_ours and name != "prefix" and not name.startswith("_"):
             more = ["one"] * (function.__code__.co_argcount - 1)
             found[name] = function(namespace, *more)
     assert len(found) > 20

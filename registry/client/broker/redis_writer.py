@@ -116,7 +116,8 @@ class RedisWriter:
     def leave(self, user: LeaseUser, broker: str, channel: Channel) -> None:
         """End what ``enter`` began; the next renewal reports to Redis that the broker's channel is closed.
 
-        broker: as ``Behaviour.who`` names it; "" when it has no channel.
+        Args:
+            broker: as ``Behaviour.who`` names it; "" when it has no channel.
         """
         self._users.discard(user)
         if broker:

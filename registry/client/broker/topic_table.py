@@ -166,11 +166,15 @@ class TopicTable(Mapping[str, TopicConfig]):
         self._changed(None)
 
     def set_order_topics(self, topics: Iterable[str], *, only_add: bool) -> bool:
-        """Take over which topics the name servers' order configuration names; returns whether that was news.
+        """Take over which topics the name servers' order configuration names.
 
-        The version moves when it is, which the next registration shows. only_add: a 5.x broker forgets none (its
-        operators
-        set them by other means, too), a 4.x broker does.
+        The version moves when that is news, which the next registration shows.
+
+        Args:
+            only_add: a 5.x broker forgets none (its operators set them by other means, too), a 4.x broker does.
+
+        Returns:
+            whether that was news.
         """
         with self.lock:
             named = frozenset(topics) & self._topics.keys()
