@@ -28,12 +28,7 @@ class Mode(enum.StrEnum):
 
 
 class Policy:
-    """All that decides on requests in one namespace at one moment. Never changed in place: a change makes a new one.
-
-    revision: rises with every change; of two policies the one with the higher revision is in force.
-    changed: user -> the revision at which it became what it is, or was removed; "" is the mode. forgotten: a user that
-    is not among them was removed at this revision or before, or never existed.
-    """
+    """All that decides on requests in one namespace at one moment. Never changed in place: a change makes a new one."""
 
     __slots__ = (
         "_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "changed", "forgotten", "mode",
@@ -45,8 +40,11 @@ class Policy:
         changed: Mapping[str, int] | None = None, forgotten: int = -1,
     ) -> None:  # fmt: skip
         self.mode = mode
+        # rises with every change; of two policies the one with the higher revision is in force
         self.revision = revision
+        # user -> the revision at which it became what it is, or was removed; "" is the mode
         self.changed: Mapping[str, int] = changed or {}
+        # a user that is not among them was removed at this revision or before, or never existed
         self.forgotten = forgotten
         self.users: Mapping[str, User] = {user.name: user for user in users}
         self.anonymous = self.users.get(ANONYMOUS) or User(ANONYMOUS)

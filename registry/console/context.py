@@ -66,18 +66,14 @@ class NotThere(RegistryError):
 
 
 class PageWriter:
-    """Makes HTML of templates, with the addresses that lead on from there.
-
-    root_path: what the addresses of its pages begin with. home_path: what those of the whole process begin with; it is
-    another one where a console has several namespaces, each with its pages below ``/ns/NAME``. namespace: whose pages
-    these are; empty: of none.
-    """
+    """Makes HTML of templates, with the addresses that lead on from there."""
 
     def __init__(self, root_path: str, home_path: str | None, version: str, namespace: str = "") -> None:
-        self.root_path = root_path.rstrip("/")
+        self.root_path = root_path.rstrip("/")  # what the addresses of its pages begin with
+        # what those of the whole process begin with: where a console has several namespaces, each has /ns/NAME below it
         self.home_path = self.root_path if home_path is None else home_path.rstrip("/")
         self.version = version
-        self.namespace = namespace
+        self.namespace = namespace  # whose pages these are; empty: of none
 
     @property
     def is_one_of_several(self) -> bool:
@@ -132,11 +128,7 @@ class PageWriter:
 
 
 class Console(PageWriter):
-    """One namespace of a console.
-
-    actions: whether pages may change something. logins: None: it has no login, and everybody who reaches it is its
-    operator; it is the viewer then.
-    """
+    """One namespace of a console."""
 
     def __init__(
         self,
@@ -155,12 +147,13 @@ class Console(PageWriter):
         self.state = state
         self.past = past
         self.settings = settings
-        self.actions = actions
+        self.actions = actions  # whether pages may change something
         self.facts = FactReader(state)
         self.lanes = Lanes(state, past)
         self.missing = MissingNames(state)
         self.beats = Beats(state)
         self.report = report or ReportSource(None, None)
+        # None: it has no login, and everybody who reaches it is its operator; it is the viewer then
         self.logins = logins
         self.operator = Viewer(secrets.token_urlsafe(32))
         self._sums: tuple[int, TopicSums] | None = None

@@ -103,35 +103,28 @@ class OpenPage:
 
 
 class State:
-    """The tables now, and since when they may be out of date.
-
-    generation: changes whenever any of the data changes. stale_since_ms: when Redis last answered (time of this
-    machine), None while it does. away: the last time that Redis was away, from and to. per_minute: the entries of the
-    stream of changes in the last hour, by minute since 1970; counted_ms: since when. latest_ms: the latest time of a
-    change that this process saw. on_load, on_change: called when the tables were read, and with each change that is
-    applied to them afterwards.
-
-    Args:
-        store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
-    """
+    """The tables now, and since when they may be out of date."""
 
     def __init__(self, store: Store, tail_store: Store) -> None:
-        self.store = store
-        self.tail_store = tail_store
+        self.store = store  # for scripts
+        self.tail_store = tail_store  # the same namespace with a timeout above BLOCK_MS
         self.tables = Tables()
         self.epoch, self.seq, self.last_id = "", 0, "0-0"
-        self.generation = 0
+        self.generation = 0  # changes whenever any of the data changes
         self.loaded = False
+        # when Redis last answered (time of this machine), None while it does
         self.stale_since_ms: int | None = round(time.time() * 1000)
         self._why: tuple[str, dict[str, Any]] = marked("the tables are being read"), {}
-        self.away: tuple[int, int] | None = None
+        self.away: tuple[int, int] | None = None  # the last time that Redis was away, from and to
+        # the entries of the stream of changes in the last hour, by minute since 1970
         self.per_minute: dict[int, int] = {}
-        self.counted_ms: int | None = None
-        self.latest_ms = 0
+        self.counted_ms: int | None = None  # since when
+        self.latest_ms = 0  # the latest time of a change that this process saw
         self.recent: deque[Change] = deque(maxlen=_RECENT)
         self.listeners: set[OpenPage] = set()
         self.pace = WakingPace()
         self.stopping = False
+        # on_load, on_change: called when the tables were read, and with each change that is applied to them afterwards
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[Change], None]] = []
         self._follow: Follow | None = None  # None: the tables must be read, for the first time or again

@@ -12,16 +12,13 @@ from .follow import Follow
 
 
 class Loaded:
-    """Tables as they were read, kept up to date by :meth:`catch_up` until somebody takes them over.
-
-    follow: what comes next. chains: (seq, chain) of the last changes. new: those that ``catch_up`` has read.
-    """
+    """Tables as they were read, kept up to date by :meth:`catch_up` until somebody takes them over."""
 
     def __init__(self, follow: Follow, lives: LiveTable) -> None:
-        self.follow = follow
+        self.follow = follow  # what comes next
         self.tables, self.lives = lives.tables, lives
-        self.chains: list[tuple[int, str | None]] = []
-        self.new: list[Change] = []
+        self.chains: list[tuple[int, str | None]] = []  # (seq, chain) of the last changes
+        self.new: list[Change] = []  # those that catch_up has read
 
     @classmethod
     async def read(cls, store: Store, tail_store: Store) -> Loaded:

@@ -45,13 +45,10 @@ def _expect_success(answer: Command, asked: str) -> None:
 
 
 class Table:
-    """The topics of one brokerName and their data version (timestamp in ms): what its processes register.
-
-    topics: topic -> read queues, write queues, permission.
-    """
+    """The topics of one brokerName and their data version (timestamp in ms): what its processes register."""
 
     def __init__(self, topics: dict[str, tuple[int, int, int]], timestamp: int) -> None:
-        self.topics = dict(topics)
+        self.topics = dict(topics)  # topic -> read queues, write queues, permission
         self.version = DataVersion(1, timestamp, 0)
 
     def change(self, op: Op) -> None:

@@ -18,14 +18,11 @@ _FOREVER: Final = 2**62
 
 
 class Timeline:
-    """The operations planned for one brokerName, and when each of its processes is up.
-
-    touches: processes of an acting-master group send 904 as heartbeat; else 322.
-    """
+    """The operations planned for one brokerName, and when each of its processes is up."""
 
     def __init__(self, broker: SimulatedBroker, touches: bool) -> None:
         self.broker = broker
-        self.touches = touches
+        self.touches = touches  # processes of an acting-master group send 904 as heartbeat; else 322
         self.ops: list[Op] = []
         self._up: dict[int, list[list[int]]] = {member.id: [] for member in broker.members}
         self._stalls: list[tuple[int, int, int]] = []

@@ -18,21 +18,16 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class Tables:
-    """Topics, brokers, clusters, filter servers, static-topic mappings, KV and shared configuration.
-
-    topics: topic -> brokerName -> queue data; brokers: brokerName -> row; clusters: cluster -> brokerNames;
-    broker_topics: brokerName -> its topics (the index that a removal needs); filter_servers: who -> addresses;
-    mappings: topic -> brokerName -> JSON text; kv: kv namespace -> key -> value.
-    """
+    """Topics, brokers, clusters, filter servers, static-topic mappings, KV and shared configuration."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, dict[str, QueueData]] = {}
-        self.brokers: dict[str, BrokerRow] = {}
-        self.clusters: dict[str, set[str]] = {}
-        self.broker_topics: dict[str, set[str]] = {}
-        self.filter_servers: dict[str, list[str]] = {}
-        self.mappings: dict[str, dict[str, str]] = {}
-        self.kv: dict[str, dict[str, str]] = {}
+        self.topics: dict[str, dict[str, QueueData]] = {}  # topic -> brokerName -> queue data
+        self.brokers: dict[str, BrokerRow] = {}  # brokerName -> row
+        self.clusters: dict[str, set[str]] = {}  # cluster -> brokerNames
+        self.broker_topics: dict[str, set[str]] = {}  # brokerName -> its topics (the index that a removal needs)
+        self.filter_servers: dict[str, list[str]] = {}  # who -> addresses
+        self.mappings: dict[str, dict[str, str]] = {}  # topic -> brokerName -> JSON text
+        self.kv: dict[str, dict[str, str]] = {}  # kv namespace -> key -> value
         self.config: dict[str, str] = {}
         self.config_rev = 0
         self._queue_datas: dict[QueueData, QueueData] = {}

@@ -24,18 +24,15 @@ MOST: Final = 2000
 
 
 class Session:
-    """One login of one user in one browser.
-
-    secret_id: of the secret that was shown. token: what forms prove with that a page of this session made them.
-    """
+    """One login of one user in one browser."""
 
     __slots__ = ("over", "secret_id", "since_s", "token", "used_s", "user_name")
 
     def __init__(self, user_name: str, secret_id: str, now_s: float) -> None:
         self.user_name = user_name
-        self.secret_id = secret_id
+        self.secret_id = secret_id  # of the secret that was shown
         self.since_s = self.used_s = now_s
-        self.token = secrets.token_urlsafe(32)
+        self.token = secrets.token_urlsafe(32)  # what forms prove with that a page of this session made them
         self.over = False
 
 

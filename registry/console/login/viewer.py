@@ -40,15 +40,12 @@ def _refusal(decision: Decision) -> str:
 
 
 class Viewer:
-    """The viewer of a console without a login: its operator, who may do what its Redis login may.
-
-    token: what forms prove with that a page made them.
-    """
+    """The viewer of a console without a login: its operator, who may do what its Redis login may."""
 
     name = ""
 
     def __init__(self, token: str) -> None:
-        self.token = token
+        self.token = token  # what forms prove with that a page made them
 
     @property
     def rules(self) -> str:

@@ -28,16 +28,13 @@ _beat: Final = msgspec.json.Decoder(_Beat)
 
 
 class Beats(Rereading):
-    """The heartbeats of a namespace.
-
-    per_minute: minute since 1970 -> heartbeats in it. is_known: whether everything of the last hour was read.
-    """
+    """The heartbeats of a namespace."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state, HEARTBEATS, _EVERY_S)
         self._reader: EntryReader | None = None
-        self.per_minute = Counter[int]()
-        self.is_known = False
+        self.per_minute = Counter[int]()  # minute since 1970 -> heartbeats in it
+        self.is_known = False  # whether everything of the last hour was read
 
     async def read(self) -> None:
         """Count the heartbeats that are new."""

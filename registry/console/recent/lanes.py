@@ -166,22 +166,18 @@ class Gone(NamedTuple):
 
 
 class Lanes:
-    """The lanes of all processes of the namespace that a state follows.
-
-    since_ms: since when they are known; None: they are not read yet. perm_changes: the last change of write permission
-    of each brokerName.
-    """
+    """The lanes of all processes of the namespace that a state follows."""
 
     def __init__(self, state: State, past: Past) -> None:
         self._state = state
         self._past = past
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._rows: dict[str, dict[int, str]] = {}
-        self.perm_changes: dict[str, WritePermSet] = {}
+        self.perm_changes: dict[str, WritePermSet] = {}  # the last change of write permission of each brokerName
         self._seq = 0
         self._waiting: list[Change] | None = None
         self._due = asyncio.Event()
-        self.since_ms: int | None = None
+        self.since_ms: int | None = None  # since when they are known; None: they are not read yet
         state.on_load.append(self._due.set)
         state.on_change.append(self._changed)
 

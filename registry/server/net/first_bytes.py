@@ -27,18 +27,15 @@ _TICK_S: Final = 0.1
 
 
 class Doorway:
-    """Accepts the connections of a worker; drops those whose first bytes or TLS handshake take too long.
-
-    proxy_protocol: whether PROXY headers are read; believed_from: networks of the balancers whose headers are believed.
-    """
+    """Accepts the connections of a worker; drops those whose first bytes or TLS handshake take too long."""
 
     def __init__(
         self, connections: Connections, tls: Tls, *, proxy_protocol: bool, believed_from: Networks, handshake_s: float
     ) -> None:
         self.connections = connections
         self.tls = tls
-        self.proxy_protocol = proxy_protocol
-        self.believed_from = believed_from
+        self.proxy_protocol = proxy_protocol  # whether PROXY headers are read
+        self.believed_from = believed_from  # networks of the balancers whose headers are believed
         self._handshake_s = handshake_s
         # connection -> when it must have opened, in this order
         self._pending: dict[ServerConnection, float] = {}

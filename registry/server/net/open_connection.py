@@ -17,23 +17,18 @@ from ..view.drains import RoutesAsked
 
 
 class OpenConnection(Peer, asyncio.Protocol):
-    """One connection, from its opening until it is lost.
-
-    known: answers the lookups that it knows by their bytes. asked: the routes that it looked up.
-    active_at_s: of its last bytes. paused_at_s: since when it does not read. frame_since_s: when its unfinished frame
-        began, or last made progress. unread_bytes: of answers, when it was last measured.
-    """
+    """One connection, from its opening until it is lost."""
 
     __slots__ = ("active_at_s", "asked", "frame_since_s", "known", "lost", "paused_at_s", "unread_bytes")
 
     def __init__(self, context: RequestContext, known: KnownLookups, now_s: float) -> None:
         super().__init__(context.channels.new_channel())
-        self.known = known
-        self.asked = RoutesAsked()
-        self.active_at_s = now_s
-        self.paused_at_s: float | None = None
-        self.frame_since_s: float | None = None
-        self.unread_bytes = 0
+        self.known = known  # answers the lookups that it knows by their bytes
+        self.asked = RoutesAsked()  # the routes that it looked up
+        self.active_at_s = now_s  # of its last bytes
+        self.paused_at_s: float | None = None  # since when it does not read
+        self.frame_since_s: float | None = None  # when its unfinished frame began, or last made progress
+        self.unread_bytes = 0  # of answers, when it was last measured
         self.lost = False
 
     @property

@@ -92,12 +92,10 @@ class _Room:
 
 
 class DecodingTurns:
-    """The turns of one worker's registrations; small ones do not wait for large ones.
-
-    worked: called with the host whose registration was worked on, and for how long.
-    """
+    """The turns of one worker's registrations; small ones do not wait for large ones."""
 
     def __init__(self) -> None:
+        # called with the host whose registration was worked on, and for how long
         self.worked: Callable[[str, int], object] = lambda host, spent_ns: None
         self._small = _Room(SMALL_ROOM_BYTES, _SMALL_AT_ONCE)
         self._large = _Room(LARGE_ROOM_BYTES, LARGE_AT_ONCE)

@@ -64,16 +64,14 @@ class DrainClient(Protocol):
 
 
 class _Drain:
-    """Of one broker name. seq: of the change that took the permission last. waiting: client -> topics. closed: address
-    -> when a client that was waited for, and has closed its connection, was last heard. not_known: of how many clients
-    it was forgotten what they asked for.
-    """
+    """Of one broker name."""
 
     def __init__(self) -> None:
-        self.seq = 0
-        self.waiting: dict[DrainClient, set[str]] = {}
+        self.seq = 0  # of the change that took the permission last
+        self.waiting: dict[DrainClient, set[str]] = {}  # client -> topics
+        # address -> when a client that was waited for, and has closed its connection, was last heard
         self.closed: dict[str, float] = {}
-        self.not_known = 0
+        self.not_known = 0  # of how many clients it was forgotten what they asked for
 
 
 class Drains:

@@ -17,15 +17,13 @@ from .view import Applied, View
 
 
 class KeptAnswer:
-    """An encoded route, and how often it was given since LookupCounts last set that to 0.
-
-    body: None when it has to be encoded again. That also tells LookupCache, which keeps this object, of a change: the
-    object is never replaced while its topic exists.
-    """
+    """An encoded route, and how often it was given since LookupCounts last set that to 0."""
 
     __slots__ = ("asked", "body")  # counting takes a third of the time that a Struct needs for it
 
     def __init__(self, body: bytes | None, asked: int = 0) -> None:
+        # None when it has to be encoded again. That also tells LookupCache, which keeps this object, of a change: the
+        # object is never replaced while its topic exists
         self.body = body
         self.asked = asked
 

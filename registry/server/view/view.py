@@ -38,32 +38,27 @@ class LastEntry(NamedTuple):
 
 
 class View:
-    """The tables as served: what Redis holds, as of ``seq``; while Redis is away, or lost changes, what it held.
-
-    epoch, seq: how far the tables are; seq counts every change of the namespace, epoch names its data set.
-    lives: live info of the brokers in them. history: the last changes that led to them. losses: how many losses of
-        changes this namespace had by then.
-    last_entry: the last entry of the change stream that was read; None: the stream has had none.
-    load_id: changes whenever the tables are read from Redis; anything remembered about the tables is valid only while
-        it stays the same.
-    freshness: what the answers may rely on.
-    has_lost: Redis has lost changes that the tables have; they are being given back, and no write is begun.
-    awaited: brokers that were given back after a loss and have not registered since, and from when on (time.monotonic);
-        None: it is not known who was there before the last loss.
-    """
+    """The tables as served: what Redis holds, as of ``seq``; while Redis is away, or lost changes, what it held."""
 
     def __init__(self) -> None:
         self.tables = Tables()
-        self.lives = LiveTable(self.tables)
-        self.history = History()
+        self.lives = LiveTable(self.tables)  # live info of the brokers in them
+        self.history = History()  # the last changes that led to them
+        # epoch, seq: how far the tables are; seq counts every change of the namespace, epoch names its data set
         self.epoch = ""
         self.seq = -1
         self.last_ms = 0
-        self.losses = 0
+        self.losses = 0  # how many losses of changes this namespace had by then
+        # the last entry of the change stream that was read; None: the stream has had none
         self.last_entry: LastEntry | None = None
+        # changes whenever the tables are read from Redis; anything remembered about the tables is valid only while it
+        # stays the same
         self.load_id = 0
-        self.freshness = Freshness.LOADING
+        self.freshness = Freshness.LOADING  # what the answers may rely on
+        # Redis has lost changes that the tables have; they are being given back, and no write is begun
         self.has_lost = False
+        # brokers that were given back after a loss and have not registered since, and from when on (time.monotonic);
+        # None: it is not known who was there before the last loss
         self.awaited: dict[str, float] | None = None
         self._on_applied: list[Callable[[Applied], object]] = []
         self._on_replaced: list[Callable[[str, int], object]] = []

@@ -21,16 +21,13 @@ _HANGS_S: Final = 60.0
 
 
 class Sweeps:
-    """What a sweeper has done. Written by the event loop, read by HTTP threads.
-
-    last_s: when it last swept; 0: it has not.
-    """
+    """What a sweeper has done. Written by the event loop, read by HTTP threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._passes = Durations()
         self._counted = Counter(brokers_expired_total=0, brokers_reaped_total=0, sweep_failures_total=0)
-        self.last_s = 0.0
+        self.last_s = 0.0  # when it last swept; 0: it has not
         self._passed_s: float | None = None
 
     def removed(self, expired: int, reaped: int) -> None:
