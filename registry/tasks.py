@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 
 def cancelled() -> bool:
@@ -19,3 +20,10 @@ async def pause(seconds: float) -> None:
     """Sleep, unless this task was asked to end: a swallowed cancellation must not cost a whole pause."""
     if not cancelled():
         await asyncio.sleep(seconds)
+
+
+async def wait_within(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for an event, for this time at most; None: as long as it takes."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

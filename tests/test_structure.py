@@ -61,9 +61,9 @@ ALLOWED = {
     "shadow": {*VALUES, "client", "compare", "protocol", "tasks"},
     "console": {*TABLES, "follow", "protocol", "store", "config", "tasks", "operators", "request_rights"},
     "top": {*TABLES, "follow", "store", "tasks", "operators"},
-    "worker": {*VALUES, "config", "store"},
+    "worker": {*VALUES, "config", "store", "tasks"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
-    "simulate": {*TABLES, "follow", "protocol", "client", "store"},
+    "simulate": {*TABLES, "follow", "protocol", "client", "store", "tasks"},
     "testing": {*VALUES, "client", "config", "embedded", "server.process", "store", "worker"},
     "cli": None,  # the edge: may use everything; nothing may use it
 }  # fmt: skip

@@ -25,6 +25,7 @@ from mqregistry.store.processes import SweeperFacts, this_process
 from mqregistry.store.snapshot import read_shared_config
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore, Trimmed
+from mqregistry.tasks import wait_within
 
 from .trim import trim
 
@@ -69,9 +70,7 @@ async def reach(store: Store, stop: asyncio.Event) -> bool:
             told = True
         else:
             return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(retry_s):
-                await stop.wait()
+        await wait_within(stop, retry_s)
         retry_s = min(_RETRY_MOST_S, retry_s * 2)
     return False
 
@@ -159,9 +158,7 @@ class Sweeper:
                     self._patient_until_s = time.monotonic() + _PATIENCE_S
                 away, retry_s = False, _RETRY_FIRST_S
             self._passed(time.monotonic() - began_s, well)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await stop.wait()
+            await wait_within(stop, pause_s)
 
     async def sweep(self) -> float:
         """One pass; returns the seconds until the next one is due. If Redis fails, the next pass does what is due."""

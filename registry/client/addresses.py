@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError, PeerUnavailable
+from ..tasks import wait_within
 from .address_server import LOOKUP_TIMEOUT_S, AddressServer
 
 logger = logging.getLogger(__name__)
@@ -207,9 +208,7 @@ class NameServerAddresses:
         if self._found is not None:
             self._soon.clear()
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self.is_fixed else self._every_s):
-                    await self._soon.wait()
+            await wait_within(self._soon, None if self.is_fixed else self._every_s)
             self._soon.clear()
             with contextlib.suppress(PeerUnavailable):  # it was logged
                 await self.refresh()

@@ -16,6 +16,7 @@ from typing import Final
 
 from ..errors import RegistryError
 from ..protocol.codes import RequestCode
+from ..tasks import wait_within
 from .broker import Administrator, BrokerProcess, NotAsPlanned, SimulatedClient, SimulatedServer, Table
 from .day import DayPlan, Op, OpKind
 
@@ -95,9 +96,7 @@ class Simulation:
         for op in self.plan.ops:
             wait_s = started + op.at_ms / 1000 - time.monotonic()
             if wait_s > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await stop.wait()
+                await wait_within(stop, wait_s)
             elif len(self._tasks) > 1000:
                 await asyncio.sleep(0)  # late: let those that began go on first
             if stop.is_set():

@@ -14,6 +14,7 @@ from mqregistry.server.process.worker import main
 
 
 def freeze(*_: Any) -> None:
+    gc.unfreeze()  # what the start left is none of the connections'
     gc.collect()
     gc.freeze()
     logging.warning("frozen")

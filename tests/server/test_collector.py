@@ -11,7 +11,7 @@ import pytest
 
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.watch import ROUTE_WATCH, WatchRequest
-from mqregistry.server.process import collector
+from mqregistry.server.process import memory as collector
 
 from .harness import Broker, FrontEnd
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from mqregistry.server.process.kv_log import SHOWN_KEYS, kv_lines, log_kv
+from mqregistry.server.process.java_log import SHOWN_KEYS, kv_lines, log_kv
 
 
 def test_values_are_cut_and_keys_are_counted():

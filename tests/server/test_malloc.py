@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from mqregistry.server.process import malloc
+from mqregistry.server.process import memory as malloc
 
 FAULTS = """
 import resource, sys
-from mqregistry.server.process.malloc import keep_large_blocks
+from mqregistry.server.process.memory import keep_large_blocks
 if not keep_large_blocks():
     sys.exit(77)
 def read_one():
@@ -69,7 +69,7 @@ def test_memory_is_given_back_once_after_each_storm(numbers, times, monkeypatch)
 
 GIVEN_BACK = """
 import resource, sys
-from mqregistry.server.process.malloc import KEPT_BYTES, keep_large_blocks, trim
+from mqregistry.server.process.memory import KEPT_BYTES, keep_large_blocks, trim
 if not keep_large_blocks():
     sys.exit(77)
 def held_bytes():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqregistry.events.changes import BrokerExpired, BrokerRegistered
 from mqregistry.model import BrokerRow, QueueData
-from mqregistry.server.process.removal_log import SHOWN_TOPICS, removal_lines
+from mqregistry.server.process.java_log import SHOWN_TOPICS, removal_lines
 from mqregistry.server.view.view import View
 
 from .harness import Broker

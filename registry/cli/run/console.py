@@ -23,6 +23,7 @@ from ...embedded import end_with_parent
 from ...errors import NoNamespace, StartError, StoreUnavailable
 from ...events.by import CONSOLE, this_process
 from ...store.store import Store, open_existing
+from ...tasks import wait_within
 from ..options import also_option, config_file_option, setting_options
 from ..target import find_target
 from .logging_setup import configure_logging
@@ -166,9 +167,7 @@ async def _open(settings: Settings, stack: contextlib.AsyncExitStack, *, wait: b
                 if not told:
                     logger.warning("%s; waiting until it is there", error)
                 told = True
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY_S):
-                    await stop.wait()
+            await wait_within(stop, _LOOK_EVERY_S)
         return None
     finally:
         for number in numbers:

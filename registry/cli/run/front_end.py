@@ -13,6 +13,7 @@ from mqregistry.worker.sweeper import Sweeper
 from ...server.process.metrics import UNSWEPT_S
 from ...server.process.supervisor import Beside, Supervisor
 from ...store.store import Store
+from ...tasks import wait_within
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +42,7 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(UNSWEPT_S):
                         await sweeper.run(stopping)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY_S):
-                    await stopping.wait()
+            await wait_within(stopping, _LOOK_EVERY_S)
 
     async def take_over(store: Store) -> None:
         from ..write.take_over_kv import take_over_kv  # few start with a file of a Java NameServer

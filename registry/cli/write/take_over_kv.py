@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from ...errors import RegistryError, StoreUnavailable
 from ...events.by import WORKER, front_end_name, this_process
 from ...store.snapshot import read_kv
 from ...store.store import Store
+from ...tasks import wait_within
 from .kv import carry_out_import, plan_import
 
 logger = logging.getLogger(__name__)
@@ -36,9 +36,7 @@ async def take_over_kv(store: Store, settings: Settings, stopping: asyncio.Event
             await _take_over(store, settings, Path(file))
             break
         except StoreUnavailable:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RETRY_EVERY_S):
-                    await stopping.wait()
+            await wait_within(stopping, _RETRY_EVERY_S)
         except (RegistryError, click.ClickException) as error:
             logger.warning("%s: not imported: %s", KEY, error)
             break

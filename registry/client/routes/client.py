@@ -14,6 +14,7 @@ from typing import Final, Self, Unpack
 
 from ...errors import ClientClosed, ConfigError, NoRoute, RemoteProtocolError
 from ...model import MASTER_ID, TopicRoute
+from ...tasks import wait_within
 from ..addresses import AddressSpec, NameServerAddresses
 from ..checks import MAX_QUEUES, check_callable, check_range, check_seconds, check_topic_name
 from ..connection import PeerConnection
@@ -378,9 +379,7 @@ class RouteClient:
 
     async def _write_for_ever(self, file: RouteFile) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_WRITE_EVERY_S):
-                    await self._write_soon.wait()
+            await wait_within(self._write_soon, _WRITE_EVERY_S)
             await asyncio.sleep(_WRITE_AFTER_S)  # changes often come several at a time
             self._write_soon.clear()
             await asyncio.to_thread(file.write)

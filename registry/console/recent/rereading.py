@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from abc import ABC, abstractmethod
 
 from ...errors import RegistryError
 from ...events.journal import Stream
-from ...tasks import cancelled, pause
+from ...tasks import cancelled, pause, wait_within
 from ..state import State
 
 logger = logging.getLogger(__name__)
@@ -43,6 +42,4 @@ class Rereading(ABC):
                 await pause(_RETRY_S)
             if cancelled():  # else a cancellation that was swallowed costs this whole wait
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._every_s):
-                    await self._due.wait()
+            await wait_within(self._due, self._every_s)

@@ -56,7 +56,7 @@ class WireBody(msgspec.Struct, rename="camel"):
     filter_server_list: list[str] | None = msgspec.field(default_factory=list)
 
 
-_body: Final = TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
+JSON_BODY: Final = TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
 _wrapper: Final = TolerantDecoder(_WireWrapper, "topic table")
 
 
@@ -98,7 +98,7 @@ def decoding(
             )
         )
     check_objects(body, _MOST_OBJECTS)
-    wire = yield from _body.decoding(body)
+    wire = yield from JSON_BODY.decoding(body)
     return (yield from _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms))
 
 

@@ -26,7 +26,7 @@ from ...model import TopicConfig
 from ..lenient_json import MAX_QUOTED_BYTES, REFUSALS
 from ..slices import Slices
 from . import wire_json
-from .register import WireBody, check_objects
+from .register import JSON_BODY, check_objects
 from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, check_entries
 
 CHUNK_BYTES: Final = 14 * 1024
@@ -46,7 +46,6 @@ _HEAD: Final = re.compile(
 _NEXT_TOPIC: Final = re.compile(rb'\},"[^"\\]+":\{"')
 _STATIC: Final = b'}},"topicQueueMappingDetailMap":', b'}},"topicQueueMappingInfoMap":'
 _table: Final = msgspec.json.Decoder(dict[str, TopicConfig], strict=False)
-_body: Final = wire_json.TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
 
 Topics = dict[str, TopicConfig]
 
@@ -176,7 +175,7 @@ class ChunkedBody:
         tail = self._text[self._spans[-1].end :]
         if b"\\" in tail or b"topicConfig" in tail:
             return None  # there may be another table
-        wire = _body.decode_standard(self._text[: self._spans[0].begin] + tail)
+        wire = JSON_BODY.decode_standard(self._text[: self._spans[0].begin] + tail)
         wrapper = wire.topic_config_serialize_wrapper if wire else None
         if wire is None or wrapper is None or wrapper.topic_config_table != {}:
             return None

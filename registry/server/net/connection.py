@@ -147,7 +147,7 @@ class ServerConnection(OpenConnection):
         self._look_at_large_frame()
         self.unread_bytes = 0
         self._hold()
-        # Nothing is sent or decided any more; each of these holds this connection: see process/collector.py.
+        # Nothing is sent or decided any more; each of these holds this connection: see process/memory.py.
         self._transport = self.verified = self.looked = None
         self.known = self._connections.known_at_first
         if self._writes.task is None:

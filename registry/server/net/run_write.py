@@ -33,7 +33,7 @@ class WriteQueue:
     """The writes of one connection, in the order in which they came. bytes: what unfinished writes hold.
 
     The connection refers to this queue. The queue does not refer back: nobody would free that cycle
-    (registry/server/process/collector.py).
+    (registry/server/process/memory.py).
     """
 
     __slots__ = ("_context", "_waiting", "bytes", "task")

@@ -24,6 +24,7 @@ from ...embedded import how_it_ended
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
+from ...tasks import wait_within
 from .known_fleet import KnownFleet
 from .metrics import FrontEndWorkers, Status
 from .pipes import lines, open_pipe
@@ -256,9 +257,7 @@ class Supervisor:
                     raise StartError("; ".join(dict.fromkeys(self._start_failures.values())))
             self.fleet.restarts += 1
             logger.error("worker %d ended: %s; starting it again in %.1f s", index + 1, reason or ended_as, pause_s)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self.stopping.wait()
+            await wait_within(self.stopping, pause_s)
             pause_s = min(_RESTART_MOST_S, pause_s * 2)
 
     async def _run_worker(self, index: int) -> tuple[str, str]:

@@ -40,6 +40,7 @@ from ...store.processes import this_process as facts_of_this_process
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from ...store.streams import StreamStore
+from ...tasks import wait_within
 from ..counting.closed import Closed
 from ..counting.counters import Counters
 from ..net.connections import ConnectionLimits, Connections
@@ -54,15 +55,13 @@ from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
 from .authentication import Authentication
-from .collector import keep_looks_short
 from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
 from .figures.worker_status import StatusSources, status
-from .kv_log import log_kv
-from .malloc import keep_large_blocks, trim_after_bursts
+from .java_log import log_kv, log_removal
+from .memory import keep_large_blocks, keep_looks_short, trim_after_bursts
 from .pipes import LineWriter
 from .port.received_connections import ReceivedConnections
 from .port.sockets import advertised
-from .removal_log import log_removal
 
 logger = logging.getLogger(__name__)
 
@@ -220,9 +219,7 @@ class Worker:
             listening = partial(self._listening, doorway, connections)
             while not self._stop.is_set() and not await self._has_tables(connections, listening):
                 await listening()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_REACH_EVERY_S):
-                        await self._stop.wait()
+                await wait_within(self._stop, _REACH_EVERY_S)
             tasks += [
                 group.create_task(coroutine, name=name)
                 for name, coroutine in (

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from ....errors import StartError
 from ....names import printable
+from ....tasks import wait_within
 from ....tcp_sockets import listeners
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,4 @@ async def when_free(make: Callable[[], T], stopping: asyncio.Event) -> T:
                 who = holder_of(taken.port) or "another process"
                 logger.warning("port %d is held by %s: waiting up to %.0f s for it to end", taken.port, who, _WAIT_S)
             told = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TRY_EVERY_S):
-                await stopping.wait()
+        await wait_within(stopping, _TRY_EVERY_S)

@@ -1,25 +1,31 @@
-"""Settings of glibc's malloc in a worker: keep large blocks, and return free memory when it is quiet.
+"""Settings of a worker's memory: how long Python's garbage collector looks at it, and what glibc's malloc keeps.
 
-With another C library nothing happens.
+A look of the collector at everything visits each entry of the tables: 0.2 s with 250,000 topics on 4 brokers each, in
+which nobody is answered, and it happens again and again while the tables grow. They have no cycles. An object that is
+not looked at any more is freed as before when nothing refers to it; only a cycle would stay. The objects that come and
+go in great number are connections, and a closed one leaves no cycle.
 
 A registration of 10,000 topics comes as 1.7 MB, which is held twice for a moment. By default glibc asks the kernel for
 such blocks each time and returns them at once: 800 page faults, nearly two milliseconds, most of what an unchanged
 registration costs. So blocks of that size are kept, up to a limit; after a burst of changed registrations, once it is
-quiet, all free memory is returned.
+quiet, all free memory is returned. With another C library nothing happens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final
 
 from ...tasks import cancelled
 
 logger = logging.getLogger(__name__)
 
+LONG_S: Final = 0.01
 # mallopt(3)
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -29,6 +35,20 @@ LARGE_BLOCK_BYTES: Final = 8 << 20
 QUIET_S: Final = 10.0
 BURST: Final = 8
 """The number of changed registrations from which on it is worth it."""
+
+
+def keep_looks_short() -> None:
+    """From now on have the collector not look again at what is alive after a long look."""
+    began_s = 0.0
+
+    def looked(phase: str, info: dict[str, Any]) -> None:
+        nonlocal began_s
+        if phase == "start":
+            began_s = perf_counter()
+        elif info["generation"] == 2 and perf_counter() - began_s > LONG_S:
+            gc.freeze()
+
+    gc.callbacks.append(looked)
 
 
 def _libc() -> Any:

@@ -1,13 +1,15 @@
-"""Logs which rows of the tables a removal takes, a line each, as the Java NameServer does.
+"""Logs what the Java NameServer does of its tables: the KV configuration now and then, and what a removal takes.
 
-A broker may have tens of thousands of topics: the first ones get a line, the others one together.
+Anybody who reaches the port may have put a value there: so the log gets the beginning of each, of some of the keys. A
+broker may have tens of thousands of topics: the first ones get a line, the others one together.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from ...events.changes import BrokerRegistered, BrokerRemoved, TopicDeleted
@@ -16,11 +18,36 @@ from ..view.view import Applied
 
 logger = logging.getLogger(__name__)
 
+SHOWN_KEYS: Final = 1000
+SHOWN_CHARACTERS: Final = 200
+_LINES_AT_ONCE: Final = 50
 SHOWN_TOPICS: Final = 50
 
 
+def kv_lines(kv: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """What is logged of the KV configuration, line by line."""
+    shown = 0
+    for namespace, table in sorted(kv.items()):
+        for key, value in sorted(table.items()):
+            if shown == SHOWN_KEYS:
+                yield f"KV config: {sum(map(len, kv.values())) - shown} more keys (mqregistry kv list shows all)"
+                return
+            shown += 1
+            if len(value) > SHOWN_CHARACTERS:
+                value = f"{value[:SHOWN_CHARACTERS]}... ({len(value)} characters)"
+            yield f"KV config: namespace {namespace} key {key} value {value}"
+
+
+async def log_kv(kv: Mapping[str, Mapping[str, str]]) -> None:
+    """Log the KV configuration; lookups are answered between the lines."""
+    for number, line in enumerate(list(kv_lines(kv))):
+        if number % _LINES_AT_ONCE == _LINES_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        logger.info("%s", line)
+
+
 def log_removal(applied: Applied, tables: Tables) -> None:
-    """Log it, if it is one.
+    """Log a change of the tables, a line for each row, if it is a removal.
 
     Args:
         tables: after it.
@@ -31,7 +58,7 @@ def log_removal(applied: Applied, tables: Tables) -> None:
 
 
 def removal_lines(applied: Applied, tables: Tables) -> Iterator[str]:
-    """What is logged, line by line."""
+    """What is logged of a removal, line by line."""
     change = applied.change
     if isinstance(change, BrokerRemoved):
         yield from _of_broker(change, applied, tables)
