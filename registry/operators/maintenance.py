@@ -40,12 +40,8 @@ class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def maintained(kv: Mapping[str, Mapping[str, str]]) -> dict[str, Maintenance]:
     """The broker names in maintenance, as the KV configuration has them; what is no such value is passed over."""
-    found = {}
-    for name, text in kv.get(NAMESPACE, {}).items():
-        one = _decode(text)
-        if one is not None:
-            found[name] = one
-    return found
+    decoded = ((name, _decode(text)) for name, text in kv.get(NAMESPACE, {}).items())
+    return {name: one for name, one in decoded if one is not None}
 
 
 def _decode(text: str) -> Maintenance | None:

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from ..events.changes import (
-    AuthChanged,
-    BrokerChange,
-    BrokerRegistered,
-    BrokerRemoved,
-    Change,
-    ConfigSet,
-    KvDeleted,
-    KvPut,
-    StreamAlarm,
-    TopicDeleted,
-    TopicRegistered,
-    WritePermSet,
-)
+from ..events import changes
+from ..events.changes import BrokerChange, Change
 from ..model import PERM_READ, PERM_WRITE, QueueData
-from .language import say, say_number
+from .language import marked, say, say_number
 from .zone import local_datetime
 
 _NAMES_SHOWN: Final = 5
@@ -29,21 +17,21 @@ _NAMES_SHOWN: Final = 5
 def what(change: Change) -> str:
     """What a change was made to, on one line."""
     match change:
-        case KvPut() | KvDeleted():
-            value = f" = {change.value}" if isinstance(change, KvPut) and change.value is not None else ""
+        case changes.KvPut() | changes.KvDeleted():
+            value = f" = {change.value}" if isinstance(change, changes.KvPut) and change.value is not None else ""
             return f"{change.kv_namespace}/{change.key}{value}"
-        case ConfigSet():
+        case changes.ConfigSet():
             return ", ".join(f"{key}={value}" for key, value in change.config.items())
-        case AuthChanged():
+        case changes.AuthChanged():
             return say("revision {number}", number=change.revision)
-        case StreamAlarm():
+        case changes.StreamAlarm():
             told = say("reader {reader}: {alarm}", reader=change.reader, alarm=change.alarm)
             return told + (say(" on {stream}", stream=change.stream) if change.stream else "")
-        case TopicDeleted():
+        case changes.TopicDeleted():
             return say("{name} at {places}", name=change.topic, places=some_of(change.broker_names))
-        case TopicRegistered():
+        case changes.TopicRegistered():
             return say("{name} at {places}", name=change.topic, places=some_of(list(change.queue_datas)))
-        case WritePermSet():
+        case changes.WritePermSet():
             return change.broker_name + _topics(change.topics)
         case BrokerChange():
             return _what_of_broker(change)
@@ -57,24 +45,18 @@ def _what_of_broker(change: BrokerChange) -> str:
     if change.addr is not None:
         facts.append(change.addr)
     text = " ".join(facts)
-    if isinstance(change, BrokerRegistered):
+    if isinstance(change, changes.BrokerRegistered):
         text += say("; new") if change.new else ""
         text += _topics(change.topics)
-        text += _dropped(change.dropped)
-    elif isinstance(change, BrokerRemoved):
+        text += _topics(change.dropped, marked("; dropped {number} topic(s): {names}"))
+    elif isinstance(change, changes.BrokerRemoved):
         text += say("; the broker name is gone with its topics") if change.row is None else ""
         text += _topics(change.topics)
     return text
 
 
-def _topics(topics: Collection[str]) -> str:
-    return say("; {number} topic(s): {names}", number=len(topics), names=some_of(list(topics))) if topics else ""
-
-
-def _dropped(topics: Collection[str]) -> str:
-    if not topics:
-        return ""
-    return say("; dropped {number} topic(s): {names}", number=len(topics), names=some_of(list(topics)))
+def _topics(topics: Collection[str], sentence: str = marked("; {number} topic(s): {names}")) -> str:
+    return say(sentence, number=len(topics), names=some_of(list(topics))) if topics else ""
 
 
 def perm(value: int) -> str:

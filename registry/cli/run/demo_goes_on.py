@@ -34,15 +34,11 @@ _ANSWERS_AFTERWARDS: Final = 20
 
 
 class LookingUp:
-    """A client that asks for a topic's route all the time, and asks again when it got no answer.
-
-    Attributes:
-        answers: how many it got. without: of these, without a route. longest_s: the longest wait for one.
-    """
+    """A client that asks for a topic's route all the time, and asks again when it got no answer."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
-        self.answers = self.without = 0
-        self.longest_s = 0.0
+        self.answers = self.without = 0  # how many it got, and how many of these without a route
+        self.longest_s = 0.0  # the longest wait for one
         self._topic = topic
         address = NameServerAddress(settings.bind_address, settings.listen_port, "")
         self._server = ReconnectingConnection(address)
