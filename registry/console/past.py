@@ -26,7 +26,7 @@ from ..store.connection.url import without_password
 from ..store.snapshot import read_head
 from ..store.store import Store
 from ..tables.tables import Tables
-from ..tasks import cancelled, pause
+from ..tasks import cancelled, pause, wait_within
 from .checkpoints import Checkpoints, StreamPlace, encode_tables
 from .state import State
 
@@ -119,11 +119,7 @@ class Past:
     async def keep(self) -> None:
         """Write a checkpoint when the tables were read, and then each hour. Runs until cancelled."""
         while not cancelled():
-            try:
-                async with asyncio.timeout(_EVERY_S):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
+            await wait_within(self._due, _EVERY_S)
             self._due.clear()
             try:
                 while not await self.write_now():

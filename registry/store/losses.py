@@ -18,17 +18,13 @@ _pack: Final = msgspec.msgpack.encode
 
 
 class Giver:
-    """A worker that restores lost changes; lua/give_back explains the answers.
-
-    losses: how many losses it knew of. known_seq: the last change that it knew. routes: writes the registrations that
-    it restores. seq: of Redis, after the last call.
-    """
+    """A worker that restores lost changes, by the losses and the last change that it knew; see lua/give_back."""
 
     def __init__(self, store: Store, losses: int, known_seq: int) -> None:
         self._store = store.knowing(f"knew {losses} {known_seq} ")
         self._position = losses, known_seq, secrets.token_hex(6)
-        self.routes = RouteStore(self._store)
-        self.seq = 0
+        self.routes = RouteStore(self._store)  # writes the registrations that it restores
+        self.seq = 0  # of Redis, after the last call
 
     async def begin(self) -> Status:
         """Become the worker that gives back."""

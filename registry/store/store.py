@@ -32,16 +32,12 @@ _LOAD_AGAIN_S = 1.0
 
 
 class CallTimes:
-    """How long calls of Redis took, with the way to it and back, and how many failed.
-
-    scripts: by script. reads: of plain commands, sent together. away, refused: calls that Redis did not answer, or not
-    with what they need.
-    """
+    """How long calls of Redis took, with the way to it and back, and how many failed."""
 
     def __init__(self) -> None:
-        self.scripts: dict[str, Durations] = {}
-        self.reads = Durations()
-        self.away = self.refused = 0
+        self.scripts: dict[str, Durations] = {}  # by script
+        self.reads = Durations()  # of plain commands, sent together
+        self.away = self.refused = 0  # calls that Redis did not answer, or not with what they need
 
     def script(self, name: str) -> Durations:
         """Return the times that a script took."""

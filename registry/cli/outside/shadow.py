@@ -22,6 +22,7 @@ from ...shadow.counts import Counts, quantile_s
 from ...shadow.relay import Relay
 from ...shadow.repeats import Repeats
 from ...shadow.tap import Tap
+from ...tasks import wait_within
 from .. import output
 from ..exporter import exporting, family, listen_address
 from ..read.tables import one_name_server
@@ -179,11 +180,7 @@ def shadow(
 
 async def _report(now: _Now, stop: asyncio.Event, every_s: float, as_json: bool) -> None:
     while not stop.is_set():
-        try:
-            async with asyncio.timeout(every_s):
-                await stop.wait()
-        except TimeoutError:
-            pass
+        await wait_within(stop, every_s)
         if as_json:
             output.json_line(now.as_json())
         else:

@@ -73,12 +73,7 @@ class AskedName(NamedTuple):
 
 
 class MissingNames(Rereading):
-    """The names that clients of a namespace asked for in vain.
-
-    since_ms: since when they are known; None: nothing was read yet. lookups, in_vain: how many lookups were counted in
-    each minute of the last hour, and how many of them were in vain. of_cluster: cluster -> those that found a topic at
-    one of its broker names.
-    """
+    """The names that clients of a namespace asked for in vain."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state, LOOKUPS, _EVERY_S)
@@ -87,7 +82,9 @@ class MissingNames(Rereading):
         self._hours: dict[int, dict[str, AskedName]] = {}
         self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
         self._sorted: list[AskedName] | None = None
-        self.since_ms: int | None = None
+        self.since_ms: int | None = None  # since when they are known; None: nothing was read yet
+        # lookups in each minute of the last hour, how many of them were in vain, and by cluster those that found a
+        # topic at one of its broker names
         self.lookups, self.in_vain = Counter[int](), Counter[int]()
         self.of_cluster: defaultdict[str, Counter[int]] = defaultdict(Counter)
 

@@ -43,12 +43,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class Connections:
-    """Every connection of this worker, the handlers of their requests, and a clock that ticks twice a second.
-
-    held: what they hold now, see :class:`ConnectionLimits`. clock_s: of the event loop, without the time in which it
-    stood still: on a starved machine nobody is hung up on for what this worker did not do. drains: who has routes from
-    before a broker name lost its write permission.
-    """
+    """Every connection of this worker, the handlers of their requests, and a clock that ticks twice a second."""
 
     def __init__(self, context: RequestContext, limits: ConnectionLimits) -> None:
         self.context = context
@@ -65,10 +60,12 @@ class Connections:
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[OpenConnection] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
+        # without the time in which the loop stood still: on a starved machine nobody is hung up on for that
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         self._stood_still_until_s = -math.inf
         context.on_policy = self.policy_changed
         context.signed_again = self.known.used
+        # who has routes from before a broker name lost its write permission
         self.drains = Drains(context.view, context.answers, lambda: self.all, lambda: self.clock_s)
         context.view.subscribe(self.drains.applied)
         rates = context.rates

@@ -19,15 +19,12 @@ _SHOWN: Final = 5
 
 
 class _LoggedKind:
-    """What happened of one kind since the last summary.
-
-    lines: addresses that get lines of their own. told: how many lines each of them has. more: address -> times, of what
-    is in no line.
-    """
+    """What happened of one kind since the last summary."""
 
     def __init__(self, level: int, lines: int) -> None:
-        self.level, self.lines = level, lines
-        self.told, self.more = Counter[str](), Counter[str]()
+        self.level, self.lines = level, lines  # lines: how many addresses get lines of their own
+        self.told = Counter[str]()  # how many lines each of them has
+        self.more = Counter[str]()  # address -> times, of what is in no line
 
 
 class SummaryLog:

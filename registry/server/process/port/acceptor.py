@@ -65,17 +65,14 @@ class SingleWorkerAcceptor:
 
 
 class _Channel:
-    """The socket pair to one worker process.
-
-    held: connections that it was given and that are open, as far as counted. told: those that it reported as closed
-    since. taking: whether it is given any; those that come before it has started wait in the channel.
-    """
+    """The socket pair to one worker process."""
 
     def __init__(self, *, taking: bool) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.ours.setblocking(False)
-        self.held = self.told = 0
-        self.taking = taking
+        self.held = 0  # connections that it was given and that are open, as far as counted
+        self.told = 0  # those that it reported as closed since
+        self.taking = taking  # whether it is given any; those that come before it has started wait in the channel
 
     def give(self, connections: list[socket.socket]) -> bool:
         """Pass connections on; False: the channel is full, or the worker takes no more."""
