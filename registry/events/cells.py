@@ -192,18 +192,6 @@ def _topic_registered(change: changes.TopicRegistered) -> list[Operation]:
     return found
 
 
-def _kv_put(change: changes.KvPut) -> list[Operation]:
-    return [SetKv(change.kv_namespace, change.key, change.value)]
-
-
-def _kv_deleted(change: changes.KvDeleted) -> list[Operation]:
-    return [SetKv(change.kv_namespace, change.key, None)]
-
-
-def _config_set(change: changes.ConfigSet) -> list[Operation]:
-    return [SetConfig(change.config, change.config_rev)]
-
-
 def _nothing(change: changes.BrokerRefused | changes.StreamAlarm | changes.AuthChanged) -> tuple[()]:
     """No cell changes: tables and history keep the live info of a process that does not count as alive."""
     return ()
@@ -225,9 +213,9 @@ MEANINGS: Final[dict[type[Change], Callable[[Any], Sequence[Operation]]]] = {
     changes.WritePermSet: _write_perm_set,
     changes.TopicDeleted: _topic_deleted,
     changes.TopicRegistered: _topic_registered,
-    changes.KvPut: _kv_put,
-    changes.KvDeleted: _kv_deleted,
-    changes.ConfigSet: _config_set,
+    changes.KvPut: lambda change: [SetKv(change.kv_namespace, change.key, change.value)],
+    changes.KvDeleted: lambda change: [SetKv(change.kv_namespace, change.key, None)],
+    changes.ConfigSet: lambda change: [SetConfig(change.config, change.config_rev)],
     changes.StreamAlarm: _nothing,
     changes.AuthChanged: _nothing,
     changes.LaterChange: _unknown,

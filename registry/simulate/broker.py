@@ -16,7 +16,7 @@ from ..protocol import headers
 from ..protocol.bodies.crc32 import body_crc32
 from ..protocol.bodies.register import encode_register_body
 from ..protocol.bodies.register_content import RegisterBody
-from ..protocol.bodies.tables import encode_data_version
+from ..protocol.bodies.wire_json import encode_data_version
 from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command
 from .day import Member, Op, OpKind

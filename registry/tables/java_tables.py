@@ -85,13 +85,10 @@ def java_tables(tables: Tables, lives: Iterable[JavaLiveInfo] | None) -> JavaTab
         cluster_addr_table={name: sorted(names) for name, names in sorted(tables.clusters.items())},
         broker_live_table=UNSET if lives is None else _by_address(lives),
         filter_server_table={
-            addr_of(who): list(servers) for who, servers in sorted(tables.filter_servers.items(), key=_address_first)
+            addr_of(who): list(tables.filter_servers[who])
+            for who in sorted(tables.filter_servers, key=lambda who: (addr_of(who), who))
         },
     )
-
-
-def _address_first(entry: tuple[str, list[str]]) -> tuple[str, str]:
-    return addr_of(entry[0]), entry[0]
 
 
 def _broker_data(name: str, row: BrokerRow) -> JavaBrokerData:

@@ -9,7 +9,7 @@ import pytest
 from mqregistry.client.addresses import NameServerAddresses
 from mqregistry.client.broker.registrar import BrokerRegistrar, Pace, TopicTable
 from mqregistry.model import TopicConfig
-from mqregistry.protocol.bodies.tables import encode_data_version
+from mqregistry.protocol.bodies.wire_json import encode_data_version
 from mqregistry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
 from mqregistry.protocol.command import Command
 from tests.waiting import until

@@ -24,11 +24,10 @@ from mqregistry.protocol.bodies.route import (
 from mqregistry.protocol.bodies.tables import (
     decode_data_version,
     decode_kv_table,
-    encode_data_version,
     encode_kv_table,
     encode_topic_list,
 )
-from mqregistry.protocol.bodies.wire_json import decode_mapping, encode_mapping
+from mqregistry.protocol.bodies.wire_json import decode_mapping, encode_data_version, encode_mapping
 from mqregistry.protocol.lenient_json import loads
 from tests.protocol.at_once import quote_integer_keys
 

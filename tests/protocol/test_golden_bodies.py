@@ -27,10 +27,10 @@ from mqregistry.protocol.bodies.route import (
 from mqregistry.protocol.bodies.tables import (
     decode_data_version,
     decode_kv_table,
-    encode_data_version,
     encode_kv_table,
     encode_topic_list,
 )
+from mqregistry.protocol.bodies.wire_json import encode_data_version
 from mqregistry.protocol.codes import VERSION_V4_9_4, VERSION_V5_0_0, RequestCode
 from mqregistry.protocol.command import Command, decode_command
 from mqregistry.protocol.headers import RegisterBroker

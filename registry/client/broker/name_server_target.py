@@ -12,7 +12,8 @@ from ...errors import LocalProtocolError, PeerUnavailable, RemoteProtocolError
 from ...model import DataVersion
 from ...protocol import headers
 from ...protocol.bodies.crc32 import body_crc32
-from ...protocol.bodies.tables import decode_kv_table, encode_data_version
+from ...protocol.bodies.tables import decode_kv_table
+from ...protocol.bodies.wire_json import encode_data_version
 from ...protocol.codes import VERSION_V5_0_0, RequestCode, ResponseCode
 from ...protocol.command import Command
 from ...protocol.frame import MAX_FRAME_BYTES

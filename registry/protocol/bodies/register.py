@@ -194,7 +194,7 @@ def encode_register_body(
     )
     return b'{"filterServerList":%b,"topicConfigSerializeWrapper":{"dataVersion":%b,%b"topicConfigTable":{%b}%b}}' % (
         wire_json.text(body.filter_servers),
-        wire_json.data_version_json(body.data_version, state_version=five),
+        wire_json.encode_data_version(body.data_version, state_version=five),
         _mapping_version(body.data_version) if five else b"",
         table,
         _mappings(body.mappings) if five else b"",
@@ -203,7 +203,7 @@ def encode_register_body(
 
 def _mapping_version(version: DataVersion) -> bytes:
     """The second version of a 5.x body. Nobody reads it; Java writes the present time, so no two bodies are equal."""
-    return b'"mappingDataVersion":%b,' % wire_json.data_version_json(DataVersion(0, version.timestamp, 0))
+    return b'"mappingDataVersion":%b,' % wire_json.encode_data_version(DataVersion(0, version.timestamp, 0))
 
 
 def _mappings(mappings: Mapping[str, TopicQueueMapping]) -> bytes:
@@ -227,7 +227,7 @@ def _topic_json(topic: TopicConfig, order: bool, five: bool) -> bytes:
 
 
 def _encode_compressed(body: RegisterBody, version: int) -> bytes:
-    data_version = wire_json.data_version_json(body.data_version, state_version=version >= VERSION_V5_0_0)
+    data_version = wire_json.encode_data_version(body.data_version, state_version=version >= VERSION_V5_0_0)
     parts = [_with_length(data_version), _LENGTH.pack(len(body.topics))]
     parts += map(_with_length, _topic_lines(body.topics.values(), version))
     parts.append(_with_length(wire_json.text(body.filter_servers)))

@@ -48,11 +48,6 @@ def decode_topic_list(body: bytes) -> list[str]:
     return _topics.decode(body).topic_list or []
 
 
-def encode_data_version(version: DataVersion, *, state_version: bool = True) -> bytes:
-    """``{"counter":1,"stateVersion":0,"timestamp":1700000000000}``; ``state_version`` false as 4.x."""
-    return wire_json.data_version_json(version, state_version=state_version)
-
-
 def decode_data_version(body: bytes, *, now_ms: int = 0) -> DataVersion:
     """Read a data version; an absent timestamp is ``now_ms``, as Java takes its clock."""
     return wire_json.data_version(_version.decode(body), now_ms)

@@ -120,7 +120,7 @@ def data_version(version: WireVersion | None, now_ms: int) -> DataVersion:
     return DataVersion(version.counter, timestamp, version.state_version)
 
 
-def data_version_json(version: DataVersion, *, state_version: bool = True) -> bytes:
+def encode_data_version(version: DataVersion, *, state_version: bool = True) -> bytes:
     """``{"counter":1,"stateVersion":0,"timestamp":1700000000000}``; 4.x knows no stateVersion."""
     if state_version:
         return b'{"counter":%d,"stateVersion":%d,"timestamp":%d}' % (

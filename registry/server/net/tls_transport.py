@@ -47,6 +47,11 @@ class TlsTransport(SmallReads):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_open = False
+        self.set_write_buffer_limits = transport.set_write_buffer_limits
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.get_extra_info = transport.get_extra_info
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.abort = transport.abort
         connection.use_transport(self)
 
     # towards the socket: asyncio.BufferedProtocol
@@ -103,7 +108,7 @@ class TlsTransport(SmallReads):
         self._opened(self._connection)
         self._connection.connection_lost(error)
 
-    # towards the connection: as much of asyncio.Transport as it uses
+    # towards the connection: as much of asyncio.Transport as it uses, what is not here is the socket's
 
     def write(self, data: bytes) -> None:
         """Encrypt the bytes and send them."""
@@ -119,19 +124,6 @@ class TlsTransport(SmallReads):
             return
         self._flush()
 
-    def set_write_buffer_limits(self, high: int | None = None) -> None:
-        """Set how many unsent bytes pause the connection's writing."""
-        self._transport.set_write_buffer_limits(high=high)
-
-    def get_extra_info(self, name: str) -> Any:
-        """Return what the transport of the socket knows."""
-        return self._transport.get_extra_info(name)
-
-    def get_write_buffer_size(self) -> int:
-        """Return how many encrypted bytes have not gone out."""
-        size: int = self._transport.get_write_buffer_size()
-        return size
-
     def close(self) -> None:
         """Send close_notify and close once all written bytes are sent; the client's close_notify is not awaited."""
         if self._transport.is_closing():
@@ -141,18 +133,6 @@ class TlsTransport(SmallReads):
                 self._tls.unwrap()
             self._flush()
         self._transport.close()
-
-    def abort(self) -> None:
-        """Close at once, without sending what is still buffered."""
-        self._transport.abort()
-
-    def pause_reading(self) -> None:
-        """Stop reading from the socket."""
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read from the socket again."""
-        self._transport.resume_reading()
 
     def _shake_hands(self) -> None:
         self._tls.do_handshake()

@@ -164,9 +164,6 @@ class Worker:
             settings=own_values(settings) if spec.index == 0 else {},
         )  # fmt: skip
 
-    def _grace_ms(self) -> int:
-        return self._context.settings.broker_channel_expired_time_ms
-
     def stop(self) -> None:
         """Have :meth:`run` drain and return."""
         self._stop.set()
@@ -354,7 +351,7 @@ class Worker:
         )  # fmt: skip
         while True:
             await asyncio.sleep(_STATUS_EVERY_S)
-            self._say(status(sources, grace_ms=self._grace_ms(), waits_for_redis=self._waits_for_redis))
+            self._say(status(sources, waits_for_redis=self._waits_for_redis))
 
 
 def main(spec_json: bytes | str) -> int:

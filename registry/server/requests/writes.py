@@ -17,8 +17,8 @@ from ...model import who
 from ...names import fault_of_names
 from ...protocol import headers
 from ...protocol.bodies.route import decode_queue_datas, encode_route
-from ...protocol.bodies.tables import decode_data_version, encode_data_version
-from ...protocol.bodies.wire_json import is_null
+from ...protocol.bodies.tables import decode_data_version
+from ...protocol.bodies.wire_json import encode_data_version, is_null
 from ...protocol.codes import VERSION_V4_9_4, RequestCode
 from ...protocol.command import Command
 from ...tables.route import in_zone

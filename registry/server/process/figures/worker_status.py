@@ -34,10 +34,11 @@ class StatusSources(NamedTuple):
     loop_delays: LoopDelays
 
 
-def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[str, Any]:
+def status(of: StatusSources, *, waits_for_redis: bool) -> dict[str, Any]:
     """The members of a status line, as ``Status`` has them."""
     view, renewal, context = of.view, of.lease_loop.renewal, of.context
     by_role, without_master = roles(view.tables.brokers)
+    grace_ms = context.settings.broker_channel_expired_time_ms
     overdue_ms = renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0
     failures: dict[str, int] = {}
     for store in of.stores:
