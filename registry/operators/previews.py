@@ -31,12 +31,8 @@ from .wiped import read_taken
 from .words import counted, duration, moment, perm, queues_text, some
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
-
-
 # Java's clients read less strictly, but fail with anything that has no number.
 _ORDER: Final = re.compile(r"[^:;]+:\d{1,9}(?:;[^:;]+:\d{1,9})*;?")
-
-
 _TOO_LONG: Final = re.compile(r"has (\d+) bytes, at most (\d+) are allowed")
 
 

@@ -109,6 +109,7 @@ VERSION_V4_9_7: Final = 407
 VERSION_V5_0_0: Final = 413  # from here on a compressed register body ends with the static topic mappings
 VERSION_V5_3_3: Final = 479
 VERSION_V5_5_0: Final = 513
+RELEASES: Final = {"4.8.0": VERSION_V4_8_0, "4.9.7": VERSION_V4_9_7, "5.3.3": VERSION_V5_3_3, "5.5.0": VERSION_V5_5_0}
 
 SERVER_VERSION: Final = VERSION_V5_5_0
 """The version in our replies, unless the settings ask for an older server."""

@@ -124,6 +124,11 @@ class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
     gone: bool
     facts: SweeperFacts
 
+    @property
+    def place(self) -> str:
+        """The front end that it runs in, or the machine that it runs on."""
+        return f"in {self.facts.front_end}" if self.facts.front_end else f"on {self.facts.host}"
+
 
 class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A front end, as its workers tell of it; the workers that were replaced are left out."""

@@ -12,13 +12,12 @@ import msgspec
 from ...config.settings import DEFAULT, Settings
 from ...errors import ConfigError
 from ...store.connection.fitness import Finding, State
-from .. import output
+from .. import FAILED, output
 from ..options import config_file_option, read_settings, set_option, setting_options
 from ..run.state_files import find_running
 from . import machine
 from .registry import registry_findings
 
-_FAILED: Final = 1
 _ORDER: Final[tuple[State, ...]] = ("wrong", "warning", "ok")
 
 
@@ -56,7 +55,7 @@ def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any
     else:
         _show(findings)
     if worst == "wrong":
-        raise SystemExit(_FAILED)
+        raise SystemExit(FAILED)
 
 
 def _target(settings: Settings) -> Settings:

@@ -117,20 +117,16 @@ def _sweepers(fleet: Fleet) -> list[SweeperNow]:
     """All but those that are silent, and after which another was started at the same place."""
     newest_ms: dict[str, int] = {}
     for one in fleet.sweepers:
-        newest_ms[_place(one)] = max(one.facts.started_ms, newest_ms.get(_place(one), 0))
+        newest_ms[one.place] = max(one.facts.started_ms, newest_ms.get(one.place, 0))
     return [
         one for one in fleet.sweepers
-        if one.facts.started_ms == newest_ms[_place(one)] or fleet.now_ms - one.last_sweep_ms <= _SWEPT_MS
+        if one.facts.started_ms == newest_ms[one.place] or fleet.now_ms - one.last_sweep_ms <= _SWEPT_MS
     ]  # fmt: skip
-
-
-def _place(one: SweeperNow) -> str:
-    return f"in {one.facts.front_end}" if one.facts.front_end else f"on {one.facts.host}"
 
 
 def _where(one: SweeperNow, fleet: Fleet) -> str:
     silent_ms = fleet.now_ms - one.last_sweep_ms
-    return _place(one) + (f", which last swept {duration(silent_ms)} ago" if silent_ms > _SWEPT_MS else "")
+    return one.place + (f", which last swept {duration(silent_ms)} ago" if silent_ms > _SWEPT_MS else "")
 
 
 def processes_here(fleet: Fleet) -> set[int]:

@@ -19,7 +19,7 @@ from ...compare.migration import Done, Server, Step, StepState, steps
 from ...compare.report import alike
 from ...errors import ConfigError
 from ...operators.words import counted
-from .. import output
+from .. import FAILED, output
 from ..options import together
 from ..tls import tls_options
 from .connected import clients_here, clients_in
@@ -27,7 +27,6 @@ from .sides import NameServerSide, look_at
 from .steps import commands, title
 from .words import length_option, what_differs
 
-_FAILED: Final = 1
 _UNREACHABLE: Final = 3
 _AGAIN_S: Final = 1.0
 
@@ -121,12 +120,12 @@ async def _run(given: dict[str, Any], *, back: bool, is_plan: bool) -> int:
     else:
         _show(seen, back=back, is_plan=is_plan)
     if before:
-        return 0 if _is_allowed(seen, before) else _FAILED
+        return 0 if _is_allowed(seen, before) else FAILED
     if until_done:
-        return 0 if seen.state(until_done) is StepState.DONE else _FAILED
+        return 0 if seen.state(until_done) is StepState.DONE else FAILED
     if all(one.error for one in (*seen.old, *seen.new)):
         return _UNREACHABLE
-    return 0 if is_plan or all(one.state is StepState.DONE for one in seen.steps) else _FAILED
+    return 0 if is_plan or all(one.state is StepState.DONE for one in seen.steps) else FAILED
 
 
 class _Look:
@@ -216,7 +215,7 @@ def _may(seen: MigrationSeen, step: Step, *, back: bool) -> int:
         if one.state is not StepState.DONE:
             output.show(f"not now: {one.step.value} is {_words(one)}")
             break
-    return _FAILED
+    return FAILED
 
 
 def _words(one: Done) -> str:

@@ -24,23 +24,13 @@ from ...model import ORDER_TOPIC_CONFIG, BrokerRow, TopicRoute
 from ...names import fault_of_name
 from ...operators.routes import routes_of
 from ...protocol.bodies.tables import decode_topic_list
-from ...protocol.codes import (
-    VERSION_V4_8_0,
-    VERSION_V4_9_7,
-    VERSION_V5_0_0,
-    VERSION_V5_3_3,
-    VERSION_V5_5_0,
-    RequestCode,
-    ResponseCode,
-)
+from ...protocol.codes import RELEASES, VERSION_V5_0_0, RequestCode, ResponseCode
 from ...protocol.watch import ROUTE_WATCH, WatchRequest
 from ...store.snapshot import read_tables
 from ...store.store import open_existing
 from ...tables.tables import Tables
 
-_RELEASES: Final = {
-    VERSION_V4_8_0: "4.8.0", VERSION_V4_9_7: "4.9.7", VERSION_V5_3_3: "5.3.3", VERSION_V5_5_0: "5.5.0",
-}  # fmt: skip
+_RELEASES: Final = {version: release for release, version in RELEASES.items()}
 _SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that it does not know
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from ...store.processes import Fleet, FrontEnd, SweeperNow, read_fleet
+from ...store.processes import Fleet, FrontEnd, read_fleet
 from ...store.store import Store
 from .. import output
 from ..target import target_command
@@ -71,7 +71,7 @@ def _sweepers_text(fleet: Fleet) -> str:
         ("SWEEPER", "STATE", "RELEASE", "UP", "LAST SWEEP", "EXPIRED", "REAPED", "PID"),
         (
             (
-                _where(one), "gone" if one.gone else "sweeps", one.facts.release,
+                one.place, "gone" if one.gone else "sweeps", one.facts.release,
                 _ago(fleet, one.facts.started_ms), _ago(fleet, one.last_sweep_ms), one.facts.expired,
                 one.facts.reaped, one.facts.pid,
             )
@@ -79,7 +79,3 @@ def _sweepers_text(fleet: Fleet) -> str:
         ),
         right=("UP", "LAST SWEEP", "EXPIRED", "REAPED", "PID"),
     )  # fmt: skip
-
-
-def _where(sweeper: SweeperNow) -> str:
-    return f"in {sweeper.facts.front_end}" if sweeper.facts.front_end else f"on {sweeper.facts.host}"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -22,20 +22,13 @@ from ...client.broker.registrar import (
 from ...errors import ConfigError, RegistryError
 from ...names import printable
 from ...operators.words import counted
-from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
+from ...protocol.codes import RELEASES, Encoding
 from ...queued_output import queue_output
 from .. import complete_names, output
 from ..tls import tls_options
 from ..topics_file import parse_topic, read_topics
 from ..write.broker import broker
 from .state_files import name_servers_or
-
-_RELEASES: Final = {
-    "4.8.0": VERSION_V4_8_0,
-    "4.9.7": VERSION_V4_9_7,
-    "5.3.3": VERSION_V5_3_3,
-    "5.5.0": VERSION_V5_5_0,
-}
 
 
 @broker.command("run")
@@ -68,7 +61,7 @@ _RELEASES: Final = {
 @click.option("--namespace", default="default", show_default=True, help="Of the registry; only with --redis.")
 @click.option("--compat", type=click.Choice(["5.x", "4.8"]), default="5.x", show_default=True,
               help="Of the registry; only with --redis.")  # fmt: skip
-@click.option("--release", type=click.Choice(list(_RELEASES)), default="5.5.0", show_default=True,
+@click.option("--release", type=click.Choice(list(RELEASES)), default="5.5.0", show_default=True,
               help="The RocketMQ version that its requests carry.")  # fmt: skip
 @click.option("--perm", "broker_permission", type=click.IntRange(0, 7), default=6, show_default=True,
               help="4 is a broker that takes no messages.")  # fmt: skip
@@ -122,7 +115,7 @@ def _config(options: dict[str, Any]) -> BrokerConfig:
              "zone_name", "oneway")  # fmt: skip
     return BrokerConfig(
         **{name: options[name] for name in names},
-        version=_RELEASES[options["release"]],
+        version=RELEASES[options["release"]],
         encoding=Encoding.ROCKETMQ if options["binary"] else Encoding.JSON,
         compressed_register=options["compressed"],
         force_register=not options["need_register"],

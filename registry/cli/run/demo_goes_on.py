@@ -62,12 +62,6 @@ class LookingUp:
         finally:
             await self._server.close()
 
-    async def wait_for_answers(self, number: int) -> None:
-        """Wait for ``number`` more answers."""
-        wanted = self.answers + number
-        while self.answers < wanted:  # noqa: ASYNC110
-            await asyncio.sleep(_AGAIN_S)
-
 
 async def kill_name_server(store: Store, client: LookingUp) -> None:
     """Kill every worker of the name server, as a crash does, and say what its client saw of that."""
@@ -77,7 +71,9 @@ async def kill_name_server(store: Store, client: LookingUp) -> None:
     for pid in workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    await client.wait_for_answers(_ANSWERS_AFTERWARDS)
+    wanted = client.answers + _ANSWERS_AFTERWARDS
+    while client.answers < wanted:  # noqa: ASYNC110
+        await asyncio.sleep(_AGAIN_S)
     lost = client.without - without
     click.echo(
         "It was there again with all routes, which are in Redis: no broker had to register. The client waited for "

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import click
 import msgspec
@@ -17,11 +16,9 @@ from ...client.connection import PeerConnection
 from ...client.questions import ask_clusters, ask_route
 from ...errors import ConfigError, PeerUnavailable, RegistryError
 from ...protocol.bodies.route import encode_cluster_info, encode_route
-from .. import output
+from .. import FAILED, output
 from ..exporter import exporter, family
 from ..tls import tls_options
-
-_FAILED: Final = 1
 
 
 class ProbeAnswer(msgspec.Struct, frozen=True):
@@ -90,7 +87,7 @@ def probe(
     else:
         _show(found)
     if not found.is_well:
-        raise SystemExit(_FAILED)
+        raise SystemExit(FAILED)
 
 
 async def _probe(
