@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from ..errors import NoNamespace, RegistryError, StoreUnavailable
 from ..events.changes import Change, UnknownChange
-from ..follow.follow import Follow, StreamGap
-from ..follow.loading import Loaded
+from ..follow.follow import Follow, Loaded, StreamGap
 from ..names import printable
 from ..operators.language import marked, say
 from ..store.change_reader import count_by_minute

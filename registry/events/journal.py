@@ -32,8 +32,6 @@ STREAMS: Final[tuple[Stream, ...]] = (CHANGES, HEARTBEATS, LOOKUPS)
 
 SAME: Final = "same"
 CHANGED: Final = "changed"
-REFUSED: Final = "refused"
-TOUCH: Final = "touch"
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -52,11 +50,6 @@ class Heartbeat(msgspec.Struct, frozen=True):
     bytes: int = 0  # size of the request's body
     # the name it registered under (103); "" for a touch: it counts for the process under all its names
     broker_name: str = ""
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether it said the same as last time."""
-        return self.kind in (SAME, TOUCH)
 
 
 class Lookups(msgspec.Struct, frozen=True):

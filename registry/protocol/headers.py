@@ -168,9 +168,6 @@ class WipeWritePerm(Header, frozen=True):
     broker_name: str | None = None
 
 
-AddWritePerm = WipeWritePerm
-
-
 class DeleteTopic(Header, frozen=True):
     """DELETE_TOPIC_IN_NAMESRV (216); cluster_name: delete it from the brokers of this cluster only."""
 

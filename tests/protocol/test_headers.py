@@ -32,7 +32,7 @@ REQUESTS = {
     219: headers.GetKVListByNamespace,
     224: headers.TopicsByCluster,
     322: headers.QueryDataVersion,
-    327: headers.AddWritePerm,
+    327: headers.WipeWritePerm,
     901: headers.GetBrokerMemberGroup,
     904: headers.BrokerHeartbeat,
     905: headers.NotifyMinBrokerIdChange,

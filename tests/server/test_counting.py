@@ -14,8 +14,7 @@ from bench.load.plan import lookup
 from bench.load.shapes import VERSION
 from mqregistry.durations import BOUNDS_S, Durations, add_up
 from mqregistry.protocol.codes import Encoding, ResponseCode
-from mqregistry.server.counting.closed import Closed
-from mqregistry.server.counting.counters import Counters, code_of
+from mqregistry.server.counting.counters import Closed, Counters, code_of
 from mqregistry.server.counting.lookup_samples import Sample, sample_next
 from mqregistry.server.requests.replies import Replies
 

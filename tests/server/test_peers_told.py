@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mqregistry.server.counting.closed import Closed
+from mqregistry.server.counting.counters import Closed
 from mqregistry.store import keys
 
 from .here import Here, Peer

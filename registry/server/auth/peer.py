@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ...auth.policy import Policy
 from ...request_rights import Resources
 from ...store.route_writes import Channel
-from ..counting.closed import Closed
+from ..counting.counters import Closed
 from .caller import NO_CERTIFICATE, Caller, Unproven
 from .refusal import Refusal
 

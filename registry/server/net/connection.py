@@ -17,7 +17,7 @@ from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
-from ..counting.closed import Closed
+from ..counting.counters import Closed
 from ..requests.writes import Write
 from .answering import TablesAwaited
 from .connections import Connections

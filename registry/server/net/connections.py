@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ...protocol.command import Command, decode_command
-from ..counting.closed import Closed
+from ..counting.counters import Closed
 from ..counting.lookup_samples import AT_A_TIME, sample_next
 from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache, NoLookups

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...errors import RemoteProtocolError
 from ...networks import Networks
-from ..counting.closed import Closed
+from ..counting.counters import Closed
 from .connection import ServerConnection
 from .connections import Connections
 from .proxy_protocol import FIRST_BYTES, V2_START, ProxyHeaderReader

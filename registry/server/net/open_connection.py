@@ -9,7 +9,7 @@ from abc import abstractmethod
 from ...protocol.command import Command
 from ...protocol.watch import WatchAnswer
 from ..auth.peer import Peer
-from ..counting.closed import Closed
+from ..counting.counters import Closed
 from ..counting.lookup_samples import KnownLookups
 from ..requests.context import RequestContext
 from ..requests.writes import Write

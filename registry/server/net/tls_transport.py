@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...errors import RemoteProtocolError
-from ..counting.closed import Closed
+from ..counting.counters import Closed
 from .certificates import read_certificate
 from .connection import ServerConnection
 from .small_reads import SmallReads

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from ...errors import StartError
 from .known_fleet import KnownFleet
 from .metrics import Shows, exposition
-from .port.holder import PortTaken
+from .port.sockets import PortTaken
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from .known_fleet import KnownFleet
 from .metrics import FrontEndWorkers, Status
 from .pipes import lines, open_pipe
 from .port.acceptor import Acceptor, open_acceptor
-from .port.holder import when_free
+from .port.sockets import when_free
 from .spawning import WORKER_COMMAND, ForkedWorker, spawn
 from .stream_metrics import survey
 

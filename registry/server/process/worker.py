@@ -41,8 +41,7 @@ from ...store.route_writes import RouteStore
 from ...store.store import Store
 from ...store.streams import StreamStore
 from ...tasks import wait_within
-from ..counting.closed import Closed
-from ..counting.counters import Counters
+from ..counting.counters import Closed, Counters
 from ..net.connections import ConnectionLimits, Connections
 from ..net.first_bytes import Doorway
 from ..net.tls import Tls

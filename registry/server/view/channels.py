@@ -19,7 +19,7 @@ from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
 from ..auth.caller import Caller
 from ..auth.peer import Peer
-from ..counting.closed import Closed, cause_of
+from ..counting.counters import Closed, cause_of
 from .view import Applied
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from typing import Final
 
 from ...durations import Durations
 from ...errors import RegistryError, StoreUnavailable
-from ...follow.follow import START, Follow, StreamGap
-from ...follow.loading import Loaded
+from ...follow.follow import START, Follow, Loaded, StreamGap
 from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from ...store.store import Store
 from ...tables.history import History

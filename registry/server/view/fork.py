@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...events.changes import Change
-from ...follow.loading import Loaded
+from ...follow.follow import Loaded
 from ...store.change_reader import chain_of, read_back
 from ...store.store import Store
 from .view import View

@@ -11,7 +11,7 @@ import msgspec
 
 from ...errors import StoreError
 from ...events.changes import Change
-from ...follow.loading import Loaded
+from ...follow.follow import Loaded
 from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
 from ...store.losses import Giver, Status
 from ...store.store import Store
