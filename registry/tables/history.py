@@ -30,7 +30,3 @@ class History:
         """Whether another change had this seq."""
         known = self._chains.get(seq)
         return bool(known and chain) and known != chain
-
-    def forget(self) -> None:
-        """Redis has another history."""
-        self._chains.clear()

@@ -14,9 +14,8 @@ from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from ...store.store import Store
 from ...tables.history import History
 from ...tasks import cancelled, pause
-from .fork import find_fork
 from .freshness import Freshness, Seen
-from .give_back import GiveBack
+from .give_back import GiveBack, find_fork
 from .view import LastEntry, View
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,14 @@
-"""Gives a Redis that lost changes back what a view knows and nobody has changed since."""
+"""Finds where the history that Redis has now leaves the one that a view knows, and gives back what was lost.
+
+That is what the view knows and nobody has changed since.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,13 +16,13 @@ from ...errors import StoreError
 from ...events.changes import Change
 from ...follow.follow import Loaded
 from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
+from ...store.change_reader import chain_of, read_back
 from ...store.losses import Giver, Status
 from ...store.store import Store
 from ...tables.live_table import LiveInfo, LiveTable
 from ...tables.lost import Cell, Gift, GoneBroker, LostBroker, lost, touched_by
 from ...tables.registration import RegistrationDiff
 from ...tasks import pause
-from .fork import Since
 from .view import View
 
 logger = logging.getLogger(__name__)
@@ -31,6 +34,40 @@ Places = dict[tuple[str, str], Lives]
 
 # How long to wait for another worker that knows as much and is giving back.
 _WAIT_S: Final = 0.1
+
+
+class Since(NamedTuple):
+    """What Redis has changed since its history left the known one. whole: all of it; else some of it is not known."""
+
+    changes: list[Change]
+    whole: bool
+
+
+async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: bool) -> Since | None:
+    """Find the last change that both histories have; None: Redis has lost nothing of what the view knew.
+
+    Args:
+        is_lost: it has lost changes for certain, although its stream may not show it any more.
+    """
+    history, same = view.history, loaded.epoch == view.epoch
+    if same and not is_lost and view.last_entry is not None:
+        found = await chain_of(tail_store, view.last_entry.entry_id)
+        if found and found == history.chain(view.last_entry.seq):
+            return None
+    since: list[Change] = []
+    if same and loaded.seq < view.seq and history.chain(loaded.seq) == loaded.follow.chain:
+        return Since(since, whole=True)
+    async for parts in read_back(tail_store):
+        for change in reversed(parts):
+            if change.seq > loaded.seq:
+                continue  # it came meanwhile, and is read with the next ones
+            if same and change.chain and history.chain(change.seq) == change.chain:
+                return None if change.seq == view.seq else Since(since[::-1], whole=True)
+            since.append(change)
+    first_seq = since[-1].seq if since else loaded.seq + 1
+    if same and not is_lost and loaded.seq >= view.seq and first_seq > view.seq:
+        return None  # what was known was trimmed
+    return Since(since[::-1], whole=first_seq == 1)
 
 
 class GiveBack:
