@@ -7,7 +7,7 @@ import functools
 import re
 import secrets
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from gettext import NullTranslations
 from pathlib import Path
@@ -44,7 +44,7 @@ from .state import State
 from .twins import VERSION, Failure, PageHead, failure_twin, page_twin, wants_json
 from .undo import can_undo
 
-PER_PAGE: Final = 100
+_PER_PAGE: Final = 100
 _WORDS: Final = 1000
 _COMMAND: Final = re.compile(r"'(mqregistry [^']+)'")
 
@@ -276,7 +276,15 @@ class Console(PageWriter):
         except NotKnown as error:
             return at_ms, None, str(error)
 
-    async def slider(self) -> dict[str, Any]:
+    async def page_of(self, request: Request, template: str, then: Then | None, **values: Any) -> Response:
+        """A page of an instant, None: of now, from which a slider leads to other instants.
+
+        values: ``at_ms`` is among them where an instant is known whose tables are not.
+        """
+        of = {"then": then, "at_ms": then.at_ms if then is not None else None, "slider": await self._slider()}
+        return await self.page(request, template, **(of | values))
+
+    async def _slider(self) -> dict[str, Any]:
         """From when to when the slider goes."""
         reach = None
         if self.state.stale_since_ms is None:
@@ -287,7 +295,7 @@ class Console(PageWriter):
         stream_ms = min(reach.since_ms, now_ms) if reach else None
         since_ms = min((ms for ms in (stream_ms, lake_ms) if ms is not None), default=None)
         whole = reach is not None and reach.whole
-        return {"slider": {"since_ms": since_ms, "now_ms": now_ms, "whole": whole, "stream_ms": stream_ms}}
+        return {"since_ms": since_ms, "now_ms": now_ms, "whole": whole, "stream_ms": stream_ms}
 
 
 @functools.cache
@@ -333,13 +341,25 @@ def change_number(text: str) -> int:
     return int(text)
 
 
-def page_number(request: Request, count: int) -> tuple[int, int]:
-    """Which page of a list is asked for, and how many there are; BadRequest: it is no number."""
-    pages = max(1, -(-count // PER_PAGE))
-    text = request.query_params.get("page", "1")
+def paged(request: Request, rows: Sequence[Any], name: str = "rows") -> dict[str, Any]:
+    """What a template gets of a list: those of the page that is asked for, under this name, and how many there are."""
+    pages, text = max(1, -(-len(rows) // _PER_PAGE)), request.query_params.get("page", "1")
     if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise BadRequest(say("page={text}: expected a number from 1 to {pages}", text=text[:30], pages=pages))
-    return min(max(1, int(text)), pages), pages
+    number = min(max(1, int(text)), pages)
+    shown = rows[(number - 1) * _PER_PAGE : number * _PER_PAGE]
+    return {name: shown, "count": len(rows), "number_": number, "pages": pages}
+
+
+def order(request: Request, among: Collection[str], default: str) -> str:
+    """By what the address sorts a list, downwards behind a '-'; BadRequest: there is no such order."""
+    chosen = request.query_params.get("sort", default)
+    if chosen.removeprefix("-") not in among:
+        raise BadRequest(say(
+            "{given}: expected one of {names}, or one of them behind a '-'", given=f"sort={chosen[:30]}",
+            names=", ".join(among),
+        ))  # fmt: skip
+    return chosen
 
 
 def time_tag(ms: int) -> Markup:
@@ -368,5 +388,5 @@ def _zone() -> dict[str, Any]:
 
 
 __all__ = [
-    "BadRequest", "Console", "NotKnown", "NotThere", "PageNotAllowed", "change_number", "page_number",
+    "BadRequest", "Console", "NotKnown", "NotThere", "PageNotAllowed", "change_number", "order", "paged",
 ]  # fmt: skip

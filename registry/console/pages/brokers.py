@@ -21,7 +21,7 @@ from ...store.change_reader import read_back
 from ...store.operator_reads import BrokerInfo
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
-from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number
+from ..context import BadRequest, Console, NotThere, order, paged
 from ..facts import Facts
 from ..login.viewer import viewer_of
 from ..past import Then
@@ -93,13 +93,12 @@ async def brokers(console: Console, request: Request) -> Response:
     """The page of all broker processes."""
     text = request.query_params.get("filter", "").strip()
     cluster = request.query_params.get("cluster", "")
-    state = request.query_params.get("state", "")
-    if state and state not in _STATES:
-        raise BadRequest(say("{given}: expected one of {names}", given=f"state={state[:30]}", names=", ".join(_STATES)))
+    state, span = request.query_params.get("state", ""), request.query_params.get("lane", "hour")
+    for given, chosen, among in (("state", state, ("", *_STATES)), ("lane", span, SPANS)):
+        if chosen not in among:
+            names = ", ".join(filter(None, among))
+            raise BadRequest(say("{given}: expected one of {names}", given=f"{given}={chosen[:30]}", names=names))
     then = await console.then(request)
-    span = request.query_params.get("lane", "hour")
-    if span not in SPANS:
-        raise BadRequest(say("{given}: expected one of {names}", given=f"lane={span[:30]}", names=", ".join(SPANS)))
     facts: Any = None
     if then is None:
         facts = await console.facts.now()
@@ -120,27 +119,20 @@ async def brokers(console: Console, request: Request) -> Response:
         lost = console.lanes.gone(redis_ms, span_ms)
         fits = [one for one in lost if text.lower() in f"{one.broker_name} {one.addr}".lower()]
         gone = sorted(fits, key=lambda one: -one.moment.ms)[:_GONE]
-    return await console.page(
-        request, "brokers.html", filter=text, then=then, cluster=cluster, clusters=sorted(tables.clusters),
-        state_=state, states=_STATES, at_ms=then.at_ms if then else None, span=span, lanes=console.lanes, gone=gone,
-        span_ms=span_ms, **listed(console, request, rows, redis_ms, span_ms), **await console.slider(),
+    return await console.page_of(
+        request, "brokers.html", then, filter=text, cluster=cluster, clusters=sorted(tables.clusters), state_=state,
+        states=_STATES, span=span, lanes=console.lanes, gone=gone, span_ms=span_ms,
+        **listed(console, request, rows, redis_ms, span_ms),
     )  # fmt: skip
 
 
 def listed(console: Console, request: Request, rows: list[ProcessLine], redis_ms: int, span_ms: int) -> dict[str, Any]:
     """What a page shows of these processes: those of one page, sorted as its address says, each with its lane."""
-    sort = request.query_params.get("sort", "cluster")
-    if sort.removeprefix("-") not in _SORTS:
-        raise BadRequest(say(
-            "{given}: expected one of {names}, or one of them behind a '-'", given=f"sort={sort[:30]}",
-            names=", ".join(_SORTS),
-        ))  # fmt: skip
+    sort = order(request, _SORTS, "cluster")
     rows = sorted(rows, key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
-    number, pages = page_number(request, len(rows))
-    here = [_drawn(console, row, redis_ms, span_ms) for row in rows[(number - 1) * PER_PAGE : number * PER_PAGE]]
-    return {
-        "rows": here, "count": len(rows), "number_": number, "pages": pages, "sort": sort, "redis_ms": redis_ms,
-    }  # fmt: skip
+    shown = paged(request, rows)
+    here = [_drawn(console, row, redis_ms, span_ms) for row in shown["rows"]]
+    return {**shown, "rows": here, "sort": sort, "redis_ms": redis_ms}
 
 
 def _drawn(console: Console, row: ProcessLine, redis_ms: int, span_ms: int) -> ProcessLine:
@@ -212,10 +204,9 @@ async def broker(console: Console, request: Request) -> Response:
     drain = None
     if facts is not None and then is None and (maintenance is not None or is_read_only(tables, name)):
         drain = drain_of(name, facts.fleet.front_ends, maintenance, redis_ms)
-    return await console.page(
-        request, "broker.html", name=name, rows=rows, row=tables.brokers.get(name), gone=gone, changes=changes,
-        topics=len(tables.broker_topics.get(name, ())), redis_ms=redis_ms, then=then,
-        at_ms=then.at_ms if then else None, maintenance=maintenance, drain=drain, **await console.slider(),
+    return await console.page_of(
+        request, "broker.html", then, name=name, rows=rows, row=tables.brokers.get(name), gone=gone, changes=changes,
+        topics=len(tables.broker_topics.get(name, ())), redis_ms=redis_ms, maintenance=maintenance, drain=drain,
     )  # fmt: skip
 
 

@@ -114,11 +114,11 @@ async def changes(console: Console, request: Request) -> Response:
         first = await read_first(store)
     else:
         found, first = [one for one in reversed(console.state.recent) if wanted(one)][:_PER_PAGE], None
-    return await console.page(
-        request, "changes.html", changes=found, given=given, kinds=sorted(TYPES), before=before, first=first,
+    return await console.page_of(
+        request, "changes.html", then, changes=found, given=given, kinds=sorted(TYPES), before=before, first=first,
         next_before=oldest.seq if more and oldest else None, scanned=scanned,
         live=not before and end_ms is None, since_ms=since_ms or None, until_ms=until_ms,
-        at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
+        at_ms=at_ms, unknown=unknown,
     )  # fmt: skip
 
 

@@ -59,14 +59,13 @@ async def cluster(console: Console, request: Request) -> Response:
         )
     rows = [row for row in (past_rows(then) if then else live_rows(console, facts)) if row.cluster == name]
     redis_ms = facts.head.now_ms if facts else 0
-    return await console.page(
-        request, "cluster.html", name=name, names=names, then=then, at_ms=then.at_ms if then else None,
+    return await console.page_of(
+        request, "cluster.html", then, name=name, names=names,
         no_master=[one for one in names if one in tables.brokers and MASTER_ID not in tables.brokers[one].broker_addrs],
         read_only=[one for one in names if is_read_only(tables, one)], overdue=sum(row.left_ms == 0 for row in rows),
         topics=len(topics_of(tables, name)), until_ms=redis_ms,
         lookups=dict(console.missing.of_cluster.get(name, {})) if then is None else None,
         changes=changes, **listed(console, request, rows, redis_ms, SPANS["hour"]),
-        **await console.slider(),
     )  # fmt: skip
 
 

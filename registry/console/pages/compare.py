@@ -12,7 +12,7 @@ from ...model import BrokerRow, QueueData
 from ...operators.language import marked, say
 from ...operators.words import queues_text
 from ...tables.tables import Tables
-from ..context import PER_PAGE, Console, page_number
+from ..context import Console, paged
 from ..links import Named
 from ..login.needs import READ_CONFIG, of_kv, of_route
 from ..login.viewer import Viewer, viewer_of
@@ -44,11 +44,9 @@ async def compare(console: Console, request: Request) -> Response:
         before = (await console.past.at(at_ms)).tables
         after = console.state.tables if and_ms is None else (await console.past.at(and_ms)).tables
         found = differences(before, after, viewer_of(request))
-    number, pages = page_number(request, len(found))
-    return await console.page(
-        request, "compare.html", differences=found[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(found),
-        number_=number, pages=pages, first_ms=at_ms, second_ms=and_ms, at_ms=at_ms, live=False,
-        **await console.slider(),
+    return await console.page_of(
+        request, "compare.html", None, first_ms=at_ms, second_ms=and_ms, at_ms=at_ms, live=False,
+        **paged(request, found, "differences"),
     )  # fmt: skip
 
 

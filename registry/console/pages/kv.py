@@ -11,7 +11,7 @@ from ...config.in_force import SHARED, in_force
 from ...config.java_keys import KNOWN_TO_JAVA
 from ...config.settings import options, options_by_key
 from ...operators.language import marked, say
-from ..context import PER_PAGE, Console, page_number
+from ..context import Console, paged
 from ..facts import Facts
 from ..login.needs import READ_CONFIG, of_kv
 from ..login.viewer import viewer_of
@@ -62,13 +62,11 @@ async def kv(console: Console, request: Request) -> Response:
         for key, value in sorted(table.items())
         if not text or text.lower() in f"{name}\0{key}".lower()
     ]
-    number, pages = page_number(request, len(rows))
-    return await console.page(
-        request, "kv.html", rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(rows), number_=number,
-        pages=pages, filter=text, then=then, at_ms=then.at_ms if then else None, shared=_shared(console, tables.config),
+    return await console.page_of(
+        request, "kv.html", then, filter=text, shared=_shared(console, tables.config),
         empty=[name for name, table in seen.items() if not table], unseen=len(tables.kv) - len(seen),
         own=_own(await console.facts.now(), tables.config) if then is None else [], sees_config=sees_config,
-        **await console.slider(),
+        **paged(request, rows),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..context import PER_PAGE, Console, page_number
+from ..context import Console, paged
 from ..recent.missing import AskedName
 from ..twins import Twin
 
@@ -24,12 +24,9 @@ async def missing(console: Console, request: Request) -> Response:
     rows = console.missing.names() if at_ms is None else await console.missing.names_by(at_ms)
     if text:
         rows = [one for one in rows if text.lower() in one.name.lower()]
-    number, pages = page_number(request, len(rows))
     await console.facts.now()
     topics = then.tables.topics if then else console.state.tables.topics if at_ms is None else None
-    return await console.page(
-        request, "missing.html", rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(rows),
-        number_=number, pages=pages, filter=text, known_ms=console.missing.since_ms,
-        front_end=console.facts.front_end, topics=topics, at_ms=at_ms, then=then, unknown=unknown,
-        **await console.slider(),
+    return await console.page_of(
+        request, "missing.html", then, filter=text, known_ms=console.missing.since_ms,
+        front_end=console.facts.front_end, topics=topics, at_ms=at_ms, unknown=unknown, **paged(request, rows),
     )  # fmt: skip

@@ -65,15 +65,15 @@ async def now(console: Console, request: Request) -> Response:
         with contextlib.suppress(StoreUnavailable):  # just gone: the page says so
             last = await _last_before(state.store, viewer)
     counted_ms = state.counted_ms if (state.counted_ms or 0) > now_ms - HOUR_MS else None
-    return await console.page(
-        request, "now.html", findings=findings, tables=state.tables, seq=state.seq, sums=sums,
+    return await console.page_of(
+        request, "now.html", None, findings=findings, tables=state.tables, seq=state.seq, sums=sums,
         brokers=len(facts.brokers) if facts else 0,
         front_ends=sum(one.state != "gone" for one in facts.fleet.front_ends) if facts else 0,
-        per_minute=state.per_minute, until_ms=now_ms, counted_ms=counted_ms, then=None,
+        per_minute=state.per_minute, until_ms=now_ms, counted_ms=counted_ms,
         alive=console.lanes.alive_by_minute(now_ms, MINUTES), lookups=_of_hour(console.missing.lookups, now_ms),
         in_vain=_of_hour(console.missing.in_vain, now_ms),
         beats=dict(console.beats.per_minute), beats_s=console.beats.per_second(), last=last,
-        dismissed=dismissed, **await console.slider(),
+        dismissed=dismissed,
     )  # fmt: skip
 
 
@@ -150,14 +150,14 @@ async def _then(console: Console, request: Request, then: Then) -> Response:
     newest = await last_entry_by(store, CHANGES, then.at_ms)
     last = None if newest is None else await _last_before(store, viewer_of(request), newest.behind)
     hour = await count_by_minute(store, then.at_ms, MINUTES)
-    return await console.page(
-        request, "now.html", findings=find_then(tables, sums, signs, then.at_ms), tables=tables,
+    return await console.page_of(
+        request, "now.html", then, findings=find_then(tables, sums, signs, then.at_ms), tables=tables,
         seq=None if then.of_lake else then.seq, sums=sums,
         brokers=sum(len(row.broker_addrs) for row in tables.brokers.values()),
         front_ends=len(signs.of) if signs.heard_ms is not None else None,
         alive=None, lookups=None, in_vain=None, beats=None, beats_s=None,
-        per_minute=hour.per_minute, until_ms=then.at_ms, counted_ms=hour.since_ms, last=last, then=then,
-        dismissed=[], at_ms=then.at_ms, **await console.slider(),
+        per_minute=hour.per_minute, until_ms=then.at_ms, counted_ms=hour.since_ms, last=last,
+        dismissed=[],
     )  # fmt: skip
 
 

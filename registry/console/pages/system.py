@@ -59,10 +59,8 @@ async def front_ends(console: Console, request: Request) -> Response:
         sweepers = [one for one in facts.fleet.sweepers if one.facts.started_ms <= at_ms] if facts else []
         silent = {one.id for one in sweepers if one.gone and at_ms - one.last_sweep_ms > SWEEPER_SILENT_MS}
         given |= {"rows": rows, "later": later, "signs": signs, "sweepers": sweepers, "silent": silent}
-    return await console.page(
-        request, "front_ends.html" if at_ms is None else "front_ends_then.html", at_ms=at_ms, then=then,
-        unknown=unknown, **given, **await console.slider(),
-    )  # fmt: skip
+    template = "front_ends.html" if at_ms is None else "front_ends_then.html"
+    return await console.page_of(request, template, then, at_ms=at_ms, unknown=unknown, **given)
 
 
 def front_ends_then(
@@ -102,7 +100,7 @@ async def streams(console: Console, request: Request) -> Response:
     elif facts is not None and console.state.stale_since_ms is None:
         with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and estimates
             readers = (await count_behind(console.state.store, facts.survey)).readers
-    return await console.page(
-        request, "streams.html", facts=facts, survey=facts.survey if facts else None, readers=readers, streams=STREAMS,
-        past=past, at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
+    return await console.page_of(
+        request, "streams.html", then, facts=facts, survey=facts.survey if facts else None, readers=readers,
+        streams=STREAMS, past=past, at_ms=at_ms, unknown=unknown,
     )  # fmt: skip

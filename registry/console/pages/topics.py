@@ -20,7 +20,7 @@ from ...store.operator_reads import read_rows, read_topic_tables
 from ...tables.tables import Tables
 from ...tables.topic_history import RouteStep
 from ...tables.writable import is_unwritable, is_writable
-from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number
+from ..context import Console, NotThere, order, paged
 from ..links import Named
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
@@ -65,13 +65,8 @@ TOPIC_TWIN: Final = Twin(
 async def topics(console: Console, request: Request) -> Response:
     """The page with the list of topics."""
     text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
-    broker, sort = request.query_params.get("broker", ""), request.query_params.get("sort", "topic")
+    broker, sort = request.query_params.get("broker", ""), order(request, _SORTS, "topic")
     cluster = request.query_params.get("cluster", "")
-    if sort.removeprefix("-") not in _SORTS:
-        raise BadRequest(say(
-            "{given}: expected one of {names}, or one of them behind a '-'", given=f"sort={sort[:30]}",
-            names=", ".join(_SORTS),
-        ))  # fmt: skip
     then, viewer = await console.then(request), viewer_of(request)
     tables = console.state.tables if then is None else then.tables
     names = console.topic_names() if then is None else sorted(tables.topics)
@@ -89,13 +84,12 @@ async def topics(console: Console, request: Request) -> Response:
         key = _SORTS[sort.removeprefix("-")]
         names = [name for name in names if name in tables.topics]
         names.sort(key=lambda name: key(name, tables.topics[name]), reverse=sort.startswith("-"))
-    number, pages = page_number(request, len(names))
-    names_here = [name for name in names[(number - 1) * PER_PAGE : number * PER_PAGE] if name in tables.topics]
-    rows = [_row(tables, name) if viewer.may(of_route(name)) else _unseen(name) for name in names_here]
-    return await console.page(
-        request, "topics.html", rows=rows, count=len(names), total=len(tables.topics), number_=number, pages=pages,
-        filter=text, chosen=state, broker=broker, cluster=cluster, sort=sort, then=then,
-        at_ms=then.at_ms if then else None, **await console.slider(),
+    shown = paged(request, names)
+    names_here = [name for name in shown["rows"] if name in tables.topics]
+    shown["rows"] = [_row(tables, name) if viewer.may(of_route(name)) else _unseen(name) for name in names_here]
+    return await console.page_of(
+        request, "topics.html", then, total=len(tables.topics), filter=text, chosen=state, broker=broker,
+        cluster=cluster, sort=sort, **shown,
     )  # fmt: skip
 
 
@@ -144,10 +138,9 @@ async def topic(console: Console, request: Request) -> Response:
         (broker_name, route.broker_rows.get(broker_name), data)
         for broker_name, data in sorted(route.queue_datas.items())
     ]  # fmt: skip
-    return await console.page(
-        request, "topic.html", name=name, route=route, queues=queues, body=body, steps=steps[:-_STEPS - 1:-1],
-        hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, asked=asked, then=then,
-        at_ms=then.at_ms if then else None, **await console.slider(),
+    return await console.page_of(
+        request, "topic.html", then, name=name, route=route, queues=queues, body=body, steps=steps[:-_STEPS - 1:-1],
+        hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, asked=asked,
     )  # fmt: skip
 
 

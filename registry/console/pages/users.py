@@ -19,7 +19,7 @@ from ...operators.previews import Mistaken, Preview
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.store import Store
-from ..context import PER_PAGE, Console, page_number
+from ..context import Console, paged
 from ..twins import Twin
 
 _REFUSED: Final = 100
@@ -70,12 +70,12 @@ async def users(console: Console, request: Request) -> Response:
     found = [user for name, user in sorted(policy.users.items()) if text.lower() in name.lower()]
     refused_now = still_refused(policy, refused)
     left = [row for row in refused_now if text.lower() in row.kind.user.lower()]
-    number, pages = page_number(request, len(found))
+    shown = paged(request, found)
+    shown["rows"] = [_row(one) for one in shown["rows"]]
     return await console.page(
-        request, "users.html", mode=policy.mode, revision=policy.revision, filter=text, count=len(found),
-        number_=number, pages=pages, rows=[_row(one) for one in found[(number - 1) * PER_PAGE : number * PER_PAGE]],
+        request, "users.html", mode=policy.mode, revision=policy.revision, filter=text,
         refused=[_refused(policy, row) for row in left[:_REFUSED]], more=max(0, len(left) - _REFUSED),
-        allowed=len(refused) - len(refused_now),
+        allowed=len(refused) - len(refused_now), **shown,
     )  # fmt: skip
 
 
