@@ -86,13 +86,11 @@ def _parse(item: str) -> NameServerAddress | AddressServer:
     except ValueError:
         raise wrong from None
     host = parts.hostname
-    if not host or not port or parts.netloc != item or "@" in item or item.endswith(":") or _odd(host):
+    if not host or not port or parts.netloc != item or "@" in item or item.endswith(":"):
+        raise wrong
+    if not re.fullmatch(r"[\w.-]+", host) and not _is_ip(host):
         raise wrong
     return NameServerAddress(host, port, host)
-
-
-def _odd(host: str) -> bool:
-    return not re.fullmatch(r"[\w.-]+", host) and not _is_ip(host)
 
 
 def _is_ip(host: str) -> bool:

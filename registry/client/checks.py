@@ -7,14 +7,13 @@ it is not plain, what to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeGuard
+from typing import Final
 
 import msgspec
 
 from ..model import DataVersion, TopicConfig, TopicQueueMapping
-from ..names import MAX_NAME_BYTES, fault_of_name
+from ..names import fault_of_name
 
 MAX_QUEUES: Final = 1_000_000
 """The most queues of one topic: each of them takes memory in every client (a Java client runs out of it)."""
@@ -96,8 +95,6 @@ def check_field_types(value: msgspec.Struct, what: str) -> None:
 
 def check_topic(topic: object) -> TopicConfig:
     """Return a topic that every name server stores and every client can use."""
-    if _is_plain(topic):
-        return topic
     if not isinstance(topic, TopicConfig):
         raise TypeError(f"topic {topic!r} is a {type(topic).__name__}: expected a TopicConfig")
     name = check_topic_name(topic.topic_name)
@@ -106,23 +103,6 @@ def check_topic(topic: object) -> TopicConfig:
         check_range(value, 0, MAX_QUEUES, f"{field} of topic {name!r}")
     check_range(topic.perm, 0, MAX_PERM, f"perm of topic {name!r}", "the sum of 4 (read), 2 (write) and 1 (inherited)")
     return topic
-
-
-def _is_plain(topic: object) -> TypeGuard[TopicConfig]:
-    """Whether nothing can be wrong with it: tables of 10,000 topics are checked before each of them is sent."""
-    return (
-        type(topic) is TopicConfig
-        and type(topic.topic_name) is str
-        and 0 < len(topic.topic_name) <= MAX_NAME_BYTES
-        and _TOPIC.fullmatch(topic.topic_name) is not None
-        and type(topic.read_queue_nums) is type(topic.write_queue_nums) is int
-        and 0 <= topic.read_queue_nums <= MAX_QUEUES
-        and 0 <= topic.write_queue_nums <= MAX_QUEUES
-        and type(topic.perm) is int
-        and 0 <= topic.perm <= MAX_PERM
-        and type(topic.topic_sys_flag) is int
-        and 0 <= topic.topic_sys_flag < 2**31
-    )
 
 
 def check_mapping(mapping: object) -> TopicQueueMapping:
@@ -145,12 +125,3 @@ def check_data_version(version: object) -> DataVersion:
     for field, value in msgspec.structs.asdict(version).items():
         check_range(value, -(2**63), 2**63 - 1, f"{field} of the data version")
     return version
-
-
-def passes(check: Callable[[Any], object], value: object) -> str:
-    """Return why the value does not pass the check, "" when it does."""
-    try:
-        check(value)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""

@@ -152,7 +152,9 @@ class NameServers:
                 raise ClientClosed("these name servers were closed")
             if all(address in failures for address in self.addresses.current):
                 self.addresses.look_again_soon()
-                raise self._none_answers(failures)
+                if len(failures) == 1:
+                    raise failures[server.address]
+                raise PeerUnavailable("no name server answers: " + "; ".join(map(str, failures.values())))
 
     def turn_from(self, connection: PeerConnection) -> None:
         """Send the next request to another server than that of this connection, whose answers cannot be used."""
@@ -193,11 +195,6 @@ class NameServers:
             self._chosen = None
         if not isinstance(error, PeerGoesAway):
             logger.debug("name server %s: %s", server.address, error)
-
-    def _none_answers(self, failures: dict[NameServerAddress, Exception]) -> Exception:
-        if len(failures) == 1:
-            return next(iter(failures.values()))
-        return PeerUnavailable("no name server answers: " + "; ".join(map(str, failures.values())))
 
     def _use(self, addresses: tuple[NameServerAddress, ...]) -> None:
         """Close the connections to servers that are not in the new list."""

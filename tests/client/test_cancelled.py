@@ -106,11 +106,12 @@ async def test_the_background_of_a_route_client(background):
         async def scenario():
             client = RouteClient(server.address, push=False, poll_first_s=0, poll_every_s=0.001)
             client._poll_first_s = 60 if background == "push" else 0
+            push = RoutePush(client._updater, client._in_use_changed, answer_s=3)
             client.publish("t")
             await client.__aenter__()
             client._tasks.pop().cancel()  # it runs here instead
             try:
-                await (client._poll_for_ever() if background == "poll" else RoutePush(client).run())
+                await (client._poll_for_ever() if background == "poll" else push.run())
             finally:
                 await client.close()
 

@@ -11,7 +11,7 @@ from ...model import DataVersion, TopicConfig, TopicQueueMapping
 from ...protocol.bodies.register import encode_register_body
 from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import VERSION_V5_0_0
-from ..checks import check_mapping, check_topic, passes
+from ..checks import check_mapping
 from .config import BrokerConfig
 from .topic_table import TopicTable
 
@@ -60,8 +60,8 @@ class RegistrationPayload:
 class PayloadBuilder:
     """Makes payloads of a table; keeps the last whole one, as it is what is sent each period.
 
-    A topic or mapping that cannot be sent is left out and logged once, so that it does not hold up the others. The
-    table refuses them; a mapping can be changed after that.
+    A mapping that cannot be sent is left out and logged once, so that it does not hold up the others: the table refuses
+    it, but it can be changed after that, which a topic cannot.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
@@ -102,7 +102,7 @@ class PayloadBuilder:
 
     def _body(self, topics: Iterable[TopicConfig], mapped: Collection[str] | None = None) -> RegisterBody:
         """A body of these topics, and of the mappings of the topics in ``mapped`` (None: of all)."""
-        sent = {topic.topic_name: self._with_own_perm(topic) for topic in topics if self._is_sendable(topic)}
+        sent = {topic.topic_name: self._with_own_perm(topic) for topic in topics}
         mappings = {
             name: mapping
             for name, mapping in self.table.mappings.items()
@@ -122,13 +122,13 @@ class PayloadBuilder:
         own, narrows = config.broker_permission, config.version >= VERSION_V5_0_0
         return msgspec.structs.replace(topic, perm=topic.perm & own if narrows else own)
 
-    def _is_sendable(self, entry: TopicConfig | TopicQueueMapping) -> bool:
-        if isinstance(entry, TopicConfig):
-            what, why = f"topic {entry.topic_name!r}", passes(check_topic, entry)
-        else:
-            what, why = f"the mapping of static topic {entry.topic!r}", passes(check_mapping, entry)
-        if why and self._left_out.get(what) != why:
-            logger.error("%s of broker %s is not registered: %s", what, self._config.broker_name, why)
-        if why:
+    def _is_sendable(self, mapping: TopicQueueMapping) -> bool:
+        try:
+            check_mapping(mapping)
+        except (TypeError, ValueError) as error:
+            what, why = f"the mapping of static topic {mapping.topic!r}", str(error)
+            if self._left_out.get(what) != why:
+                logger.error("%s of broker %s is not registered: %s", what, self._config.broker_name, why)
             self._left_out[what] = why
-        return not why
+            return False
+        return True

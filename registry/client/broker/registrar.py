@@ -25,13 +25,8 @@ from .name_server_target import NameServerTarget
 from .payload import PayloadBuilder
 from .redis_target import RedisTarget
 from .redis_writer import RedisWriter
-from .registration_loop import RegistrationLoop
-from .target import (
-    RegistrationAnswer,
-    RegistrationRefused,
-    RegistrationResult,
-    RegistrationTarget,
-)
+from .registration_loop import RegistrationLoop, RegistrationTarget
+from .target import RegistrationAnswer, RegistrationRefused, RegistrationResult
 from .topic_table import TopicTable
 
 logger = logging.getLogger(__name__)
@@ -253,14 +248,13 @@ class BrokerRegistrar:
         return self._config
 
     def _add(self, target: RegistrationTarget) -> None:
-        loop = RegistrationLoop(target, self._payloads, self._current_config, self._pace_now, self._take_result)
+        loop = RegistrationLoop(
+            target, self._payloads, self._current_config, lambda: self._pace or Pace.of(self._config), self._take_result
+        )
         tasks = [asyncio.create_task(loop.run(), name=f"registrar at {target.name}")]
         if self._config.enable_slave_acting_master:
             tasks.append(asyncio.create_task(loop.beat(), name=f"registrar beats at {target.name}"))
         self._loops[target.name] = (loop, tasks)
-
-    def _pace_now(self) -> Pace:
-        return self._pace or Pace.of(self._config)
 
     def _on_change(self, names: frozenset[str] | None) -> None:
         """Called in the thread that changes the table."""

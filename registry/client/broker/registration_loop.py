@@ -14,16 +14,15 @@ from ...model import DataVersion
 from ...protocol.codes import ResponseCode
 from ...tasks import cancelled
 from .config import BrokerConfig, Pace, jittered
+from .name_server_target import NameServerTarget
 from .payload import PayloadBuilder, RegistrationPayload
-from .target import (
-    RegistrationAnswer,
-    RegistrationRefused,
-    RegistrationResult,
-    RegistrationStatus,
-    RegistrationTarget,
-)
+from .redis_target import RedisTarget
+from .target import RegistrationAnswer, RegistrationRefused, RegistrationResult, RegistrationStatus
 
 logger = logging.getLogger(__name__)
+
+RegistrationTarget = NameServerTarget | RedisTarget
+"""Where a broker is registered. One call at a time but for heartbeat; each raises RegistryError or TimeoutError."""
 
 
 class RegistrationLoop:

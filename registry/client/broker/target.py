@@ -1,14 +1,13 @@
-"""What a registrar needs of one place to register at: a name server on the wire, or Redis."""
+"""What comes of registering at one place, a name server on the wire or Redis: an answer, a refusal, a result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from ...errors import RegistryError
 from ...model import DataVersion
 from ...protocol.codes import ResponseCode, with_name
-from .payload import RegistrationPayload
 
 RegistrationStatus = Literal["registered", "unchanged", "sent", "refused", "failed"]
 
@@ -57,47 +56,3 @@ class RegistrationResult(NamedTuple):
     def ok(self) -> bool:
         """Whether the server has the table, as far as that is known."""
         return self.status not in ("refused", "failed")
-
-
-class RegistrationTarget(Protocol):
-    """A name server, or Redis. One call at a time but for heartbeat; each raises RegistryError or TimeoutError.
-
-    Attributes:
-        name: the key of its results.
-        on_lost: called when the connection is lost.
-    """
-
-    name: str
-    on_lost: Callable[[], None]
-
-    @property
-    def generation(self) -> int:
-        """A number that grows whenever what was registered may be gone: with each new connection."""
-
-    async def open(self) -> None:
-        """Connect, unless there is a connection."""
-
-    async def register(self, payload: RegistrationPayload) -> RegistrationAnswer | None:
-        """Register; returns None where there is no answer (oneway).
-
-        Raises:
-            RegistrationRefused: the server answered with an error.
-        """
-
-    async def is_changed(self, version: DataVersion) -> bool:
-        """Ask whether the server knows the broker by another version, or not at all (322)."""
-
-    async def heartbeat(self, version: DataVersion) -> None:
-        """Refresh the broker at the server, if there is a connection (904)."""
-
-    async def unregister(self) -> None:
-        """Remove the broker at the server (104)."""
-
-    def reset(self) -> None:
-        """Drop the connection; the next ``open`` makes another."""
-
-    async def close(self) -> None:
-        """Close the connection to the target."""
-
-    def abort(self) -> None:
-        """Close the connection without waiting."""

@@ -110,14 +110,13 @@ class RouteClient:
         self._updater.listeners.append(self._keep_brokers)
         self.tables = self._updater.tables
         self.selector = QueueSelector(latency_fault_tolerance=latency_fault_tolerance)
-        self._push = RoutePush(self, answer_s=push_answer_s) if push else None
         self._default_topic = default_topic
         self._poll_first_s, self._poll_every_s = poll_first_s, poll_every_s
         self._tasks: list[asyncio.Task[None]] = []
         self._poll_soon = asyncio.Event()
         self._write_soon = asyncio.Event()
-        self.in_use_changed = asyncio.Event()
-        """Set when the topics in use have changed."""
+        self._in_use_changed = asyncio.Event()
+        self._push = RoutePush(self._updater, self._in_use_changed, answer_s=push_answer_s) if push else None
         self._groups: dict[str, set[str]] = {}  # topic in use -> by whom
         self._open = False
 
@@ -182,12 +181,12 @@ class RouteClient:
                 self._groups.pop(topic, None)
                 self._updater.forget(topic)
                 self.selector.forget(topic)
-        self.in_use_changed.set()
+        self._in_use_changed.set()
 
     def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...], group: str | None = None) -> None:
         """Use topics for a group; None: for the groups that use them already, or the one without a name."""
         if use(topics):
-            self.in_use_changed.set()
+            self._in_use_changed.set()
         for topic in topics:
             groups = self._groups.setdefault(topic, set())
             if group is not None or not groups:

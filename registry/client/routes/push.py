@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from ...errors import ClientClosed, PeerUnavailable, RegistryError, RemoteProtocolError
 from ...protocol.watch import MAX_TOPICS, ROUTE_WATCH, TablesVersion, WatchAnswer, WatchRequest
 from ..connection import PeerConnection
-from ..name_servers import NameServers
 from ..reconnecting import Backoff
-from .tables import RouteTables
+from .updates import RouteUpdater
 
 logger = logging.getLogger(__name__)
 
@@ -30,26 +29,15 @@ PUSH_ANSWER_S: Final = 3.0
 _ASK_AGAIN_S: Final = 300.0
 
 
-class PolledRoutes(Protocol):
-    """What a push needs of a route client."""
-
-    name_servers: NameServers
-    tables: RouteTables
-    in_use_changed: asyncio.Event
-    """Set when other topics are in use."""
-
-    async def poll(self, *, over: PeerConnection | None = None) -> None:
-        """Ask for every topic in use; with ``over`` on this connection, raising PeerUnavailable when it is lost."""
-
-    async def update(self, topic: str, *, over: PeerConnection | None = None) -> bool:
-        """Ask for one topic's route and store it; whether it changed. ``over``: as for poll."""
-
-
 class RoutePush:
-    """Makes a route client ask for the routes that its name server announces as changed, beside its polling."""
+    """Asks for the routes that a name server announces as changed, beside the polling.
 
-    def __init__(self, client: PolledRoutes, *, answer_s: float = PUSH_ANSWER_S) -> None:
-        self._client = client
+    in_use_changed: set when other topics are in use.
+    """
+
+    def __init__(self, updater: RouteUpdater, in_use_changed: asyncio.Event, *, answer_s: float) -> None:
+        self._updater = updater
+        self._in_use_changed = in_use_changed
         self._answer_s = answer_s
         self._backoff = Backoff(0.05, 10.0)
         self.is_active = False
@@ -57,7 +45,7 @@ class RoutePush:
 
     async def run(self) -> None:
         """Follow the announcements until cancelled; no error ends it."""
-        name_servers = self._client.name_servers
+        name_servers = self._updater.name_servers
         while True:
             connection: PeerConnection | None = None
             try:
@@ -91,12 +79,12 @@ class RoutePush:
         self._backoff.succeeded()
         position = answer.position
         # No change is missed from here on: this poll sees earlier ones, and later ones are announced.
-        await self._client.poll(over=connection)
+        await self._updater.poll(over=connection)
         self.is_active = True
         while connection.is_usable:
-            self._client.in_use_changed.clear()
+            self._in_use_changed.clear()
             held = asyncio.create_task(self._ask(connection, position, HOLD_S))
-            others = asyncio.create_task(self._client.in_use_changed.wait())
+            others = asyncio.create_task(self._in_use_changed.wait())
             try:
                 await asyncio.wait((held, others), return_when=asyncio.FIRST_COMPLETED)
                 if not held.done():
@@ -114,13 +102,13 @@ class RoutePush:
 
     async def _look_up(self, connection: PeerConnection, answer: WatchAnswer) -> None:
         if answer.topics is None:
-            await self._client.poll(over=connection)
+            await self._updater.poll(over=connection)
         for topic in answer.topics or ():
-            if topic in self._client.tables.topics:
-                await self._client.update(topic, over=connection)
+            if topic in self._updater.tables.topics:
+                await self._updater.update(topic, over=connection)
 
     async def _ask(self, connection: PeerConnection, since: TablesVersion | None, hold_s: float) -> WatchAnswer | None:
-        topics = sorted(self._client.tables.topics)[:MAX_TOPICS]  # more are polled
+        topics = sorted(self._updater.tables.topics)[:MAX_TOPICS]  # more are polled
         ext_fields, body = WatchRequest(frozenset(topics if since else ()), int(hold_s * 1000), since).encode()
         try:
             reply = await connection.request(ROUTE_WATCH, ext_fields, body, timeout_s=hold_s + self._answer_s)

@@ -141,17 +141,13 @@ def _addresses(route: TopicRoute) -> dict[str, dict[int, str]]:
 
 def _queues(topic: str, numbers: dict[str, int]) -> tuple[MessageQueue, ...]:
     _check_number(topic, numbers)
-    names = sorted(numbers, key=_java_order)
+    names = sorted(numbers, key=lambda name: name.encode("utf-16-be", "surrogatepass"))  # Java's order
     return tuple(MessageQueue(topic, name, queue_id) for name in names for queue_id in range(numbers[name]))
 
 
 def _check_number(topic: str, numbers: dict[str, int]) -> None:
     if sum(number for number in numbers.values() if number > 0) > MAX_QUEUES:
         raise RemoteProtocolError(f"the route of {topic} has more than {MAX_QUEUES} queues: {numbers}")
-
-
-def _java_order(name: str) -> bytes:
-    return name.encode("utf-16-be", "surrogatepass")
 
 
 def _ordered_queues(topic: str, order_topic_conf: str) -> Iterator[MessageQueue]:

@@ -79,7 +79,7 @@ class RouteUpdater:
         self.stale: set[str] = set()
         self.unread: dict[str, Exception] = {}
         self.away: Exception | None = None
-        self._name_servers = name_servers
+        self.name_servers = name_servers
         self._lock_timeout_s, self._call_timeout_s = lock_timeout_s, call_timeout_s
         self._default_topic, self._default_topic_queue_nums = default_topic, default_topic_queue_nums
         self._lock = asyncio.Lock()
@@ -111,7 +111,7 @@ class RouteUpdater:
         if over is not None:
             reply = await over.request(code, ext_fields, timeout_s=self._call_timeout_s)
         else:
-            reply = await self._name_servers.request(code, ext_fields, timeout_s=self._call_timeout_s, now=now)
+            reply = await self.name_servers.request(code, ext_fields, timeout_s=self._call_timeout_s, now=now)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if reply.code != ResponseCode.SUCCESS:
