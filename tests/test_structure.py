@@ -78,7 +78,7 @@ INNER = {
         "console.locale", "console.past", "console.recent", "console.report", "console.state", "console.twins",
         "console.undo",
     },
-    "store.auth": {"store.keys", "store.store"},
+    "store.auth": {"store.keys", "store.store", "store.streams"},
     "store.connection": {"store.keys", "store.store"},
     "client.broker": {"client.addresses", "client.checks", "client.connection", "client.sync_client"},
     "client.routes": {

@@ -17,7 +17,7 @@ from ..events.journal import CHANGES
 from . import keys
 from .connection.errors import mapped_errors
 from .store import Store
-from .streams import first_entry, last_entry_by
+from .streams import entry_pages, first_entry, last_entry_by
 
 _PAGE: Final = 500
 _MOST_CHAINS: Final = 1000
@@ -82,17 +82,15 @@ async def chain_of(store: Store, entry_id: str) -> str:
 async def last_chains(store: Store) -> list[tuple[int, str]]:
     """(seq, chain) of the last events of the stream, the oldest first; no event is decoded."""
     found: list[tuple[int, str]] = []
-    end, size = "+", 0
-    while len(found) < _MOST_CHAINS and size < _MOST_CHAIN_BYTES:
-        (entries,) = await store.read(("XREVRANGE", keys.changes(store.namespace), end, "-", "COUNT", 100))
+    size = 0
+    async for entries in entry_pages(store, keys.changes(store.namespace), "+", "-", 100, back=True):
         for _, fields in entries:
             head = _CHAIN.match(fields.get(b"e", b""))
             size += len(fields.get(b"e", b""))
             if head is not None:
                 found.append((int(head[1]), head[2].decode()))
-        if len(entries) < 100:
+        if len(found) >= _MOST_CHAINS or size >= _MOST_CHAIN_BYTES:
             break
-        end = "(" + entries[-1][0].decode()
     return found[::-1]
 
 
@@ -103,17 +101,13 @@ async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> Asy
     """
     key, end = keys.changes(store.namespace), f"({before}" if before else "+"
     parts: list[Change] = []
-    while True:
-        (entries,) = await store.read(("XREVRANGE", key, end, str(since_ms), "COUNT", _PAGE))
+    async for entries in entry_pages(store, key, end, str(since_ms), _PAGE, back=True):
         for entry_id, fields in entries:
             change = _decode(key, entry_id, fields)
             parts.append(change)
             if change.part == 1:
                 yield parts[::-1]
                 parts = []
-        if len(entries) < _PAGE:
-            return
-        end = "(" + entries[-1][0].decode()
 
 
 async def read_first(store: Store) -> Change | None:
@@ -142,9 +136,8 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
             low = middle
         else:
             high = middle - 1
-    begin, found, found_id = str(low), list[Change](), ""
-    while True:
-        (entries,) = await store.read(("XRANGE", key, begin, "+", "COUNT", _PAGE))
+    found, found_id = list[Change](), ""
+    async for entries in entry_pages(store, key, str(low), "+", _PAGE):
         for entry_id, fields in entries:
             change = _decode(key, entry_id, fields)
             if change.part == 1:
@@ -153,10 +146,8 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
                 found, found_id = [], entry_id.decode()
             found_id = found_id or entry_id.decode()
             found.append(change)
-        if len(entries) < _PAGE:
-            there = found and found[0].seq <= seq <= found[-1].seq
-            return await _from_part_1(store, found_id, found) if there else None
-        begin = "(" + entries[-1][0].decode()
+    there = found and found[0].seq <= seq <= found[-1].seq
+    return await _from_part_1(store, found_id, found) if there else None
 
 
 class Minutes(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -209,7 +209,8 @@ class RouteStore:
         # queue data holds only numbers, so `},{` can only be a boundary between two items
         queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
         cells = list(_flat(zip(topics, queue_datas, strict=True)))
-        return EncodedTopics(len(topics), _strings(cells), _encode(topics)[1:-1])
+        strings = _pack(cells)[1 if len(cells) < 16 else 3 :]  # without the head of their array
+        return EncodedTopics(len(topics), strings, _encode(topics)[1:-1])
 
     async def touch_broker(
         self, cluster: str, broker_addr: str, channel: Channel = NO_CHANNEL, body_bytes: int = 0, *,
@@ -302,16 +303,6 @@ def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
         yield items[first : first + _NAMES_PER_ARGUMENT]
 
 
-def _strings(texts: list[str]) -> bytes:
-    """MessagePack strings, without the head of the array that they would make."""
-    return _pack(texts)[1 if len(texts) < 16 else 3 :]
-
-
-def _array(size: int, *items: bytes) -> bytes:
-    """A MessagePack array (of format array 16) of items that are encoded already."""
-    return b"".join((_ARRAY_16, size.to_bytes(2, "big"), *items))
-
-
 class _Call(NamedTuple):
     """What one call of register_broker writes, in the form of its arguments; more: it is not the last one."""
 
@@ -323,14 +314,14 @@ class _Call(NamedTuple):
 
 def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
     """The diff in as many calls as it takes: nearly always one. Encoded one after the other."""
+    dropped = (_pack(some) for some in _slices(diff.dropped))
+    mappings = (_pack(list(_flat(some))) for some in _slices(diff.mappings))
     if diff.entries <= ENTRIES_PER_CALL:
-        dropped = [_pack(some) for some in _slices(diff.dropped)]
-        mappings = [_pack(list(_flat(some))) for some in _slices(diff.mappings)]
-        yield _Call([part[1:] for part in parts], dropped, mappings)
+        yield _Call([part[1:] for part in parts], list(dropped), list(mappings))
         return
     calls = itertools.chain(
-        (_Call((), some, ()) for some in _groups(_pack(names) for names in _slices(diff.dropped))),
-        (_Call((), (), some) for some in _groups(_pack(list(_flat(one))) for one in _slices(diff.mappings))),
+        (_Call((), some, ()) for some in _grouped(dropped, _names_size, ENTRIES_PER_CALL)),
+        (_Call((), (), some) for some in _grouped(mappings, _names_size, ENTRIES_PER_CALL)),
         _topic_calls(parts),
     )
     last = None
@@ -342,46 +333,36 @@ def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) ->
         yield last
 
 
-def _groups(arguments: Iterable[bytes]) -> Iterator[list[bytes]]:
-    some: list[bytes] = []
-    size = 0
-    for argument in arguments:
-        entries = 2 * entries_of(_NAMES_PER_ARGUMENT, len(argument))
-        if some and size + entries > ENTRIES_PER_CALL:
-            yield some
-            some, size = [], 0
-        some.append(argument)
-        size += entries
-    if some:
-        yield some
+def _names_size(argument: bytes) -> int:
+    return 2 * entries_of(_NAMES_PER_ARGUMENT, len(argument))
 
 
 def _topic_calls(parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
-    size = 0
-    some: list[tuple[bytes, bytes]] = []
-    for count, cells, body in parts:
-        entries = entries_of(count, len(cells) - _QUEUE_DATA_BYTES * count)
-        if some and size + entries > ENTRIES_PER_CALL:
-            yield _Call(some, (), ())
-            size, some = 0, []
-        some.append((cells, body))
-        size += entries
-    if some:
-        yield _Call(some, (), ())
+    def entries(part: tuple[int, bytes, bytes]) -> int:
+        count, cells, _ = part
+        return entries_of(count, len(cells) - _QUEUE_DATA_BYTES * count)
+
+    for some in _grouped(parts, entries, ENTRIES_PER_CALL):
+        yield _Call([(cells, body) for _, cells, body in some], (), ())
 
 
 def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes]]:
     """Join encoded topics as the script has them, each (topics, cells, body) of no more than an event holds."""
-    part: list[EncodedTopics] = []
-    for one in encoded:
-        if part and sum(other.size for other in part) + one.size > TOPICS_PER_EVENT:
-            yield _part(part)
-            part = []
-        part.append(one)
-    if part:
-        yield _part(part)
+    for part in _grouped(encoded, lambda one: one.size, TOPICS_PER_EVENT):
+        size = sum(one.size for one in part)
+        cells = b"".join((_ARRAY_16, (2 * size).to_bytes(2, "big"), *(one.cells for one in part)))
+        yield size, cells, b",".join([one.members for one in part])
 
 
-def _part(part: list[EncodedTopics]) -> tuple[int, bytes, bytes]:
-    size = sum(one.size for one in part)
-    return size, _array(2 * size, *[one.cells for one in part]), b",".join([one.members for one in part])
+def _grouped(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
+    """The items in their order, as many together as have this size in sum; one that is larger alone."""
+    some, size = list[_T](), 0
+    for item in items:
+        more = size_of(item)
+        if some and size + more > most:
+            yield some
+            some, size = [], 0
+        some.append(item)
+        size += more
+    if some:
+        yield some

@@ -209,6 +209,19 @@ class StreamEntry(NamedTuple):
         return f"{ms}-{int(number) + 1}"
 
 
+async def entry_pages(
+    store: Store, key: str, begin: str, end: str, count: int, *, back: bool = False
+) -> AsyncIterator[list[tuple[bytes, dict[bytes, bytes]]]]:
+    """The entries of a stream from one id to another, page by page; back: begin is the newest of them."""
+    command = "XREVRANGE" if back else "XRANGE"
+    while True:
+        (entries,) = await store.read((command, key, begin, end, "COUNT", count))
+        yield entries
+        if len(entries) < count:
+            return
+        begin = f"({entries[-1][0].decode()}"
+
+
 async def first_entry(store: Store, stream: Stream) -> StreamEntry | None:
     """The oldest entry that a stream still has."""
     (entries,) = await store.read(("XRANGE", _KEYS[stream](store.namespace), "-", "+", "COUNT", 1))
@@ -246,14 +259,9 @@ async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry
 
 async def entries_back(store: Store, stream: Stream, last: StreamEntry, count: int = 500) -> AsyncIterator[StreamEntry]:
     """An entry of a stream and those before it, the newest first."""
-    end = last.id
-    while True:
-        (entries,) = await store.read(("XREVRANGE", _KEYS[stream](store.namespace), end, "-", "COUNT", count))
+    async for entries in entry_pages(store, _KEYS[stream](store.namespace), last.id, "-", count, back=True):
         for entry_id, fields in entries:
             yield _entry(entry_id, fields)
-        if len(entries) < count:
-            return
-        end = f"({entries[-1][0].decode()}"
 
 
 def _entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> StreamEntry:

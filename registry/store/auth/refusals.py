@@ -12,6 +12,7 @@ from ...auth.refused import Last, RefusedEntry, RefusedKind, RefusedSummary
 from ...errors import StoreError
 from .. import keys
 from ..store import Store
+from ..streams import entry_pages
 
 _KINDS_PER_CALL: Final = 100
 _ENTRIES_PER_CALL: Final = 1000
@@ -67,18 +68,13 @@ class RefusalStore:
     async def entries(self, since_ms: int = 0) -> list[RefusedEntry]:
         """What was reported since a moment, the oldest first, as far as it is kept."""
         found: list[RefusedEntry] = []
-        begin = str(since_ms)
-        while True:
-            (page,) = await self._store.read(
-                ("XRANGE", keys.auth_refusals(self._store.namespace), begin, "+", "COUNT", _ENTRIES_PER_CALL)
-            )
+        key = keys.auth_refusals(self._store.namespace)
+        async for page in entry_pages(self._store, key, str(since_ms), "+", _ENTRIES_PER_CALL):
             try:
                 found += (_decode_entry(fields[b"e"]) for _, fields in page)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise _later(error) from error
-            if len(page) < _ENTRIES_PER_CALL:
-                return found
-            begin = "(" + page[-1][0].decode()
+        return found
 
 
 async def read_last_use(store: Store) -> dict[str, int]:

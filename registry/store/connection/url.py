@@ -120,8 +120,10 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
         sentinel_login["password"] = query["sentinel_password"]
         sentinel_login["username"] = query.get("sentinel_username")
     hosts = _hosts(parts.netloc, 26379)
-    database = _database(url, path[1:] or [query["db"]] if "db" in query else path[1:])
-    return RedisAddress(form, url, login, hosts, path[0], database, sentinel_login)
+    database = path[1] if path[1:] else query.get("db", "0")
+    if not database.isdecimal():
+        raise ConfigError(f"redis: {without_password(url)!r}: its path ends with no database number")
+    return RedisAddress(form, url, login, hosts, path[0], int(database), sentinel_login)
 
 
 def _check_login(url: str, username: str, password: str) -> None:
@@ -192,9 +194,3 @@ def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
             raise ConfigError("redis: the URL names no host; expected host[:port][,host[:port]...]")
         hosts.append((host.strip("[]"), int(port)))
     return hosts
-
-
-def _database(url: str, path: list[str]) -> int:
-    if path and not path[0].isdecimal():
-        raise ConfigError(f"redis: {without_password(url)!r}: its path ends with no database number")
-    return int(path[0]) if path else 0
