@@ -42,11 +42,12 @@ def normal_row(row: BrokerRow) -> BrokerRow:
 
 def normal_route(route: TopicRoute) -> TopicRoute:
     """A route whose lists and JSON texts are in one order."""
+    encode = msgspec.json.Encoder(order="sorted").encode
     return TopicRoute(
         route.queue_datas,
         {name: normal_row(row) for name, row in route.broker_rows.items()},
         {addr: sorted(servers) for addr, servers in route.filter_servers.items() if servers},
-        {name: _normal_json(mapping) for name, mapping in route.mappings.items()} if route.mappings else None,
+        {name: encode(msgspec.json.decode(one)).decode() for name, one in (route.mappings or {}).items()} or None,
         route.order_topic_conf,
     )
 
@@ -90,7 +91,3 @@ def route_parts(route: TopicRoute) -> Parts:
     if route.order_topic_conf is not None:
         parts["orderTopicConf", ""] = route.order_topic_conf
     return parts
-
-
-def _normal_json(text: str) -> str:
-    return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()

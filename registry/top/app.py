@@ -31,11 +31,7 @@ _SOON: Final = 0.25  # of its timeout: a broker that was not heard for three qua
 
 
 class Top(App[None]):
-    """The screen.
-
-    Args:
-        watched: what is shown. title: of which namespace, where. looks: end after this number; None: never.
-    """
+    """The screen; it ends after this number of looks, or when somebody quits."""
 
     TITLE = "mqregistry top"
     ENABLE_COMMAND_PALETTE = False

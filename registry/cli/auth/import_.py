@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ...auth import changes
-from ...auth.plain_acl import Account, BadFile, read_list
+from ...auth.plain_acl import BadFile, read_list
 from ...auth.policy import Policy
 from ...auth.users import User
 from ...names import printable
@@ -35,7 +35,10 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
     except BadFile as error:
         raise click.ClickException(f"{file}: {error}") from error
     now_ms = (await read_head(store)).now_ms
-    users = [_user(account, now_ms) for account in listed.accounts]
+    users = [
+        User(one.name, one.enabled, one.roles, one.rules, (new_secret(now_ms, one.secret),) if one.secret else ())
+        for one in listed.accounts
+    ]
 
     def add(policy: Policy) -> Policy:
         for user in users:
@@ -62,11 +65,6 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
     output.show(*lines, f"{len(added)} {'would be ' if dry_run else ''}added, {len(there)} there already")
     for note in listed.notes:
         click.echo(printable(f"note: {note}"), err=True)
-
-
-def _user(account: Account, now_ms: int) -> User:
-    secrets = (new_secret(now_ms, account.secret),) if account.secret else ()
-    return User(account.name, account.enabled, account.roles, account.rules, secrets)
 
 
 def _what(user: User) -> str:

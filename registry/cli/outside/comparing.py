@@ -24,12 +24,8 @@ class Comparing:
 
     What differs is asked for again soon, at all sides at the same moment: a change that is on its way to one of them
     is there then, and however much changes meanwhile, the same cell is hardly caught in the middle of a change each
-    time. Only what differs at every look counts.
-
-    Args:
-        topics: the only ones whose routes are compared; None: all.
-        kv_namespaces: see :func:`look_at`.
-        lasting_ms: a difference counts when it is older.
+    time. Only what differs at every look, for longer than ``lasting_ms``, counts. topics, kv_namespaces: see
+    :func:`look_at`.
     """
 
     def __init__(

@@ -62,7 +62,8 @@ def audit_text(found: Audit, taken_s: float) -> str:
     lines = []
     for one in found.differences[:_SHOWN]:
         key = " ".join(one.key)
-        history, there = ("not there" if value is None else _short(value) for value in (one.history, one.found))
+        texts = ("not there" if value is None else str(value) for value in (one.history, one.found))
+        history, there = (text if len(text) < _LONG else f"{text[:_LONG]}…" for text in texts)
         lines.append(
             f"{one.table} {key}: {_COMPARED_WITH.get(one.where, 'history says')} {history}, {one.where} has {there}"
         )
@@ -79,8 +80,3 @@ def audit_text(found: Audit, taken_s: float) -> str:
         f"of figures; {taken_s:.1f} s"
     )
     return "\n".join(lines)
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) < _LONG else f"{text[:_LONG]}…"
