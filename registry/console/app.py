@@ -83,31 +83,33 @@ LoginHandler = Callable[[PageWriter, Request, Logins], Awaitable[Response]]
 
 _HERE: Final = Reach()
 
-PAGES: Final[dict[str, Handler]] = {
-    "/": now.now,
-    "/brokers": brokers.brokers,
-    "/broker": brokers.broker,
-    "/cluster": clusters.cluster,
-    "/search": search.search,
-    "/topics": topics.topics,
-    "/topic": topics.topic,
-    "/missing": missing.missing,
-    "/changes": changes.changes,
-    "/changes/export": changes.export,
-    "/changes/{seq}": changes.change,
-    "/changes/{seq}/undo": actions.undo,
-    "/events": changes.events,
-    "/compare": compare.compare,
-    "/kv": kv.kv,
-    "/users": users.users,
-    "/front-ends": system.front_ends,
-    "/streams": system.streams,
-    "/report": report.report,
-    "/report/page": report.page,
-    "/actions": actions.actions,
-    "/action": actions.action,
-    "/dismiss": now.ask_dismiss,
+PAGES: Final[dict[str, tuple[Handler, Twin | None]]] = {
+    "/": (now.now, now.TWIN),
+    "/brokers": (brokers.brokers, brokers.BROKERS_TWIN),
+    "/broker": (brokers.broker, brokers.BROKER_TWIN),
+    "/search": (search.search, search.TWIN),
+    "/cluster": (clusters.cluster, clusters.TWIN),
+    "/topics": (topics.topics, topics.TOPICS_TWIN),
+    "/topic": (topics.topic, topics.TOPIC_TWIN),
+    "/missing": (missing.missing, missing.TWIN),
+    "/changes": (changes.changes, changes.CHANGES_TWIN),
+    "/changes/export": (changes.export, None),
+    "/changes/{seq}": (changes.change, changes.CHANGE_TWIN),
+    "/changes/{seq}/undo": (actions.undo, None),
+    "/compare": (compare.compare, compare.TWIN),
+    "/kv": (kv.kv, kv.TWIN),
+    "/users": (users.users, users.TWIN),
+    "/front-ends": (system.front_ends, system.FRONT_ENDS_TWIN),
+    "/streams": (system.streams, system.STREAMS_TWIN),
+    "/report": (report.report, report.TWIN),
+    "/report/page": (report.page, None),
+    "/actions": (actions.actions, actions.ACTIONS_TWIN),
+    "/action": (actions.action, actions.ACTION_TWIN),
+    "/dismiss": (now.ask_dismiss, None),
+    "/events": (changes.events, None),
 }
+"""Address of a page -> what answers it, and what it has as JSON, if it has a twin."""
+TWINS: Final = {path: twin for path, (_, twin) in PAGES.items() if twin is not None}
 
 
 class _Static(StaticFiles):
@@ -171,10 +173,10 @@ def _pages(console: Console) -> list[Route]:
     """The addresses of a namespace."""
     return [
         *(
-            Route(twin_path(path), _endpoint(console, PAGES[path], one, path), methods=["GET"])
+            Route(twin_path(path), _endpoint(console, PAGES[path][0], one, path), methods=["GET"])
             for path, one in TWINS.items()
         ),
-        *(Route(path, _endpoint(console, page, TWINS.get(path)), methods=["GET"]) for path, page in PAGES.items()),
+        *(Route(path, _endpoint(console, page, one), methods=["GET"]) for path, (page, one) in PAGES.items()),
         Route("/openapi.json", _endpoint(console, describe), methods=["GET"]),
         Route("/action", _endpoint(console, actions.do), methods=["POST"]),
         Route("/dismiss", _endpoint(console, now.do_dismiss), methods=["POST"]),
@@ -251,17 +253,6 @@ def _lifespan(consoles: Sequence[Console]) -> Callable[[Starlette], contextlib.A
             await asyncio.gather(*loops, return_exceptions=True)
 
     return lifespan
-
-
-TWINS: Final[dict[str, Twin]] = {
-    "/": now.TWIN, "/brokers": brokers.BROKERS_TWIN, "/broker": brokers.BROKER_TWIN, "/search": search.TWIN,
-    "/cluster": clusters.TWIN,
-    "/topics": topics.TOPICS_TWIN, "/topic": topics.TOPIC_TWIN, "/missing": missing.TWIN,
-    "/changes": changes.CHANGES_TWIN, "/changes/{seq}": changes.CHANGE_TWIN, "/compare": compare.TWIN, "/kv": kv.TWIN,
-    "/users": users.TWIN,
-    "/front-ends": system.FRONT_ENDS_TWIN, "/streams": system.STREAMS_TWIN, "/report": report.TWIN,
-    "/actions": actions.ACTIONS_TWIN, "/action": actions.ACTION_TWIN,
-}  # fmt: skip
 
 
 async def describe(console: Console, request: Request) -> Response:

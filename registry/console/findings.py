@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from ..auth.policy import Mode
 from ..events.changes import Change
-from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, BrokerRow
+from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
 from ..operators.language import marked, say, say_number
 from ..operators.words import counted, duration, moment, some
 from ..store.operator_reads import BrokerInfo
@@ -20,7 +20,7 @@ from .recent.signs import Signs
 
 Level = Literal["bad", "warn", "note"]
 LEVEL_NAMES: Final[dict[Level, str]] = {"bad": marked("Wrong"), "warn": marked("Look"), "note": marked("Note")}
-"""What pages call a level, in English."""
+"""What pages call a level, in English; the worst first."""
 
 _HEARD_MS: Final = 5_000
 _SWEPT_MS: Final = 10_000
@@ -89,12 +89,6 @@ def find(
         found += _refused(facts)
     found += _routes(tables, sums)
     return found
-
-
-def worst_first(findings: Iterable[ConsoleFinding]) -> list[ConsoleFinding]:
-    """The same, sorted by their level."""
-    order = {"bad": 0, "warn": 1, "note": 2}
-    return sorted(findings, key=lambda finding: order[finding.level])
 
 
 def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list[ConsoleFinding]:
@@ -293,7 +287,7 @@ def _refused(facts: Facts) -> Iterator[ConsoleFinding]:
 
 
 def _routes(tables: Tables, sums: TopicSums) -> Iterator[ConsoleFinding]:
-    without = sorted(name for name, row in tables.brokers.items() if _has_no_master(row))
+    without = sorted(name for name, row in tables.brokers.items() if MASTER_ID not in row.broker_addrs)
     if without:
         yield ConsoleFinding(
             "warn",
@@ -313,7 +307,3 @@ def _routes(tables: Tables, sums: TopicSums) -> Iterator[ConsoleFinding]:
         if sums.without_route:
             text += say(" {number} of them have no route at all.", number=sums.without_route)
         yield ConsoleFinding("warn", text, "/topics?state=unwritable")
-
-
-def _has_no_master(row: BrokerRow) -> bool:
-    return MASTER_ID not in row.broker_addrs

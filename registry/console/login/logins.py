@@ -72,7 +72,7 @@ class Logins:
     def viewer(self, request: Request) -> LoggedIn | None:
         """Who sends a request; None: nobody that is logged in."""
         used = "hx-request" not in request.headers and request.scope["path"] != "/events"
-        for name in self._cookies():
+        for name in (self._cookie(True), self._cookie(False)):
             value = request.cookies.get(name)
             session = self.sessions.find(value, self.rules.policy, used=used) if value else None
             if session is not None:
@@ -146,16 +146,13 @@ class Logins:
 
     def give(self, request: Request, response: Response, value: str) -> None:
         """Put the session into a cookie that no script reads, and that no other site has a browser send."""
-        secure = is_https(request)
+        secure = request.headers.get("origin", "").startswith("https://")  # to this console, or to a proxy before it
         response.set_cookie(self._cookie(secure), value, **self._about(secure))
 
     def take(self, response: Response) -> None:
         """Have the browser forget it."""
         for secure in (True, False):
             response.delete_cookie(self._cookie(secure), **self._about(secure))
-
-    def _cookies(self) -> tuple[str, str]:
-        return self._cookie(True), self._cookie(False)
 
     def _cookie(self, secure: bool) -> str:
         of = f"-{self.namespace}" if len(self.all) > 1 else ""
@@ -181,11 +178,6 @@ def source_of(request: Request) -> Address | None:
     """The address of a browser, as rules see it."""
     client = request.scope.get("client")
     return parse_address(client[0]) if client else None
-
-
-def is_https(request: Request) -> bool:
-    """Whether a form came by https, to this console or to a proxy before it: its origin says so."""
-    return request.headers.get("origin", "").startswith("https://")
 
 
 def _where(request: Request) -> str:

@@ -64,7 +64,7 @@ def check_reach(
         _check_certificate(cert, key)
     if login:
         for origin in reach.origins:
-            if origin.startswith("http://") and not is_loopback(_name_of(origin)):
+            if origin.startswith("http://") and not is_loopback(urlsplit(origin).hostname or ""):
                 raise ValueError(
                     f"--origin {origin}: secrets would cross the network in the clear: let browsers come by https, to "
                     "this console (--tls-cert, --tls-key) or to a proxy before it"
@@ -101,10 +101,6 @@ def parse_origin(text: str) -> str:
     if not fits or any(char.isspace() for char in text):
         raise ValueError(f"--origin {text!r}: expected what a browser shows before the path: https://console.example")
     return f"{parts.scheme}://{parts.netloc.lower().removesuffix(_PORTS[parts.scheme])}"
-
-
-def _name_of(origin: str) -> str:
-    return urlsplit(origin).hostname or ""
 
 
 def _parse_proxy(text: str) -> str:

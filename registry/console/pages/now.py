@@ -22,7 +22,7 @@ from ...store.store import Store
 from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere, PageNotAllowed
 from ..facts import Facts
-from ..findings import ConsoleFinding, TopicSums, find, find_then, sum_topics, worst_first
+from ..findings import LEVEL_NAMES, ConsoleFinding, TopicSums, find, find_then, sum_topics
 from ..forms import read_form
 from ..login.guard import is_token
 from ..login.viewer import Viewer, viewer_of
@@ -92,7 +92,7 @@ async def wrong_now(
         facts, state.tables, console.sums(), stale_since_ms=state.stale_since_ms, reason=state.reason, away=state.away,
         recent=tuple(state.recent),
     )  # fmt: skip
-    return worst_first([*happened, *found]), dismissed
+    return sorted([*happened, *found], key=lambda one: list(LEVEL_NAMES).index(one.level)), dismissed
 
 
 async def _incidents(

@@ -133,7 +133,7 @@ async def topic(console: Console, request: Request) -> Response:
         text += say(" Did you mean {names}?", names=say(" or ").join(close)) if close else ""
         text += f" {asked}" if asked else ""
         raise NotThere(text, [Named("topic", one) for one in close])
-    body = None if route is None else _route_json(encode_route(route, quoted_keys=True))
+    body = None if route is None else msgspec.json.format(encode_route(route, quoted_keys=True), indent=2).decode()
     queues: list[Any] = [] if route is None else [
         (broker_name, route.broker_rows.get(broker_name), data)
         for broker_name, data in sorted(route.queue_datas.items())
@@ -142,11 +142,6 @@ async def topic(console: Console, request: Request) -> Response:
         request, "topic.html", then, name=name, route=route, queues=queues, body=body, steps=steps[:-_STEPS - 1:-1],
         hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, asked=asked,
     )  # fmt: skip
-
-
-def _route_json(body: bytes) -> str:
-    """An answer of 105 for a reader: the same JSON, indented."""
-    return msgspec.json.format(body, indent=2).decode()
 
 
 def _asked(console: Console, name: str) -> str:

@@ -80,10 +80,7 @@ class Lane:
         self.moments.append(moment)
         self._drawn = None
         while len(self.moments) > _EVENTS or self.moments[0].ms < moment.ms - DAY_MS:
-            self._drop()
-
-    def _drop(self) -> None:
-        self.before = self._after(self.before, self.moments.popleft())
+            self.before = self._after(self.before, self.moments.popleft())
 
     @staticmethod
     def _after(there: bool, moment: Moment) -> bool:
