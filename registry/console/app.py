@@ -28,7 +28,7 @@ from ..operators.previews import Mistaken
 from ..operators.zone import choose_zone
 from ..store.store import Store
 from .connections import bounded
-from .context import BadRequest, Console, NotKnown, NotThere, PageNotAllowed, PageWriter
+from .context import BadRequest, Console, NotThere, PageNotAllowed, PageWriter
 from .locale.chosen import speak
 from .login.guard import guards
 from .login.logins import Logins
@@ -54,7 +54,7 @@ from .pages import (
     zone,
 )
 from .pages.zone import ZONE_COOKIE
-from .past import Past, PastRoutes
+from .past import NotKnown, Past, PastRoutes
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
 from .twins import Twin, openapi, twin_path, wants_json

@@ -385,8 +385,3 @@ def _zone() -> dict[str, Any]:
     offset = now.utcoffset()
     minutes = 0 if offset is None else round(offset.total_seconds() / 60)
     return {"name": zone_name(), "text": now.strftime("%Z (UTC%z)"), "offset_min": minutes}
-
-
-__all__ = [
-    "BadRequest", "Console", "NotKnown", "NotThere", "PageNotAllowed", "change_number", "order", "paged",
-]  # fmt: skip

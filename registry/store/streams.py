@@ -106,27 +106,11 @@ _KEYS: Final = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: key
 
 
 class StreamStore:
-    """Acknowledging, trimming and looking at the streams of a namespace."""
+    """Trimming and looking at the streams of a namespace, and writing lookups."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._call = store.call
-
-    async def acknowledge(self, reader: str, positions: Mapping[str, str], *, epoch: str = "") -> None:
-        """Record up to which entry ``reader`` has saved each stream, all or none.
-
-        Later entries, and these, stay until the reader acknowledges more, was silent for streamReaderTimeoutHours,
-        or a hard limit is reached.
-
-        Args:
-            positions: stream -> id of an entry; "0-0": nothing yet. An older id than the last one has no effect, and
-                no position at all is only a sign of life.
-            epoch: of the namespace that was read; "" is not checked.
-
-        Raises:
-            StoreError: no such stream, no id, another epoch, or too many readers; nothing was written.
-        """
-        await self._call("acknowledge", *_arguments(reader, positions, epoch))
 
     async def forget_reader(self, reader: str) -> bool:
         """Keep nothing for this reader any more; returns whether there was one of that name."""
@@ -276,23 +260,28 @@ def _entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> StreamEntry:
 def acknowledge_with(
     client: Any, namespace: str, reader: str, positions: Mapping[str, str], *, epoch: str = ""
 ) -> None:
-    """Do what :meth:`StreamStore.acknowledge` does, over a synchronous client of redis-py (one Redis or a cluster).
+    """Record up to which entry ``reader`` has saved each stream, all or none, over a synchronous client of redis-py.
+
+    Later entries, and these, stay until the reader acknowledges more, was silent for streamReaderTimeoutHours,
+    or a hard limit is reached.
+
+    Args:
+        positions: stream -> id of an entry; "0-0": nothing yet. An older id than the last one has no effect, and
+            no position at all is only a sign of life.
+        epoch: of the namespace that was read; "" is not checked.
 
     Raises:
-        StoreUnavailable, StoreError: as there. MissingRight: this login may write nothing.
+        StoreError: no such stream, no id, another epoch, or too many readers; nothing was written.
+        MissingRight: this login may write nothing.
     """
     script = scripts.load()["acknowledge"]
-    arguments = _arguments(reader, positions, epoch)
+    arguments = [reader, epoch, *(part for pair in positions.items() for part in pair)]
     with mapped_errors(f"acknowledge in namespace {namespace!r}"):
         try:
             client.evalsha(script.sha, 1, keys.meta(namespace), *arguments)
         except exceptions.NoScriptError:
             with scripts.may_be_sent(script.name):
                 client.eval(script.source, 1, keys.meta(namespace), *arguments)
-
-
-def _arguments(reader: str, positions: Mapping[str, str], epoch: str) -> list[str]:
-    return [reader, epoch, *(part for pair in positions.items() for part in pair)]
 
 
 def lookup_entries(

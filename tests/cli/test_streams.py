@@ -12,6 +12,8 @@ from mqregistry.cli.read.watch import line
 from mqregistry.events.changes import StreamAlarm
 from mqregistry.store.streams import StreamStore
 
+from ..store.bed import acknowledge
+
 
 async def fill(bed):
     await bed.register()
@@ -19,8 +21,8 @@ async def fill(bed):
         await bed.kv.put("n", "k", str(number))
     streams = StreamStore(bed.store)
     entries = await bed.store.client.xrange(bed.key("changes"))
-    await streams.acknowledge("spark", {"changes": entries[6][0].decode(), "heartbeats": "0-0"})
-    await streams.acknowledge("gone", {"changes": "0-0"})
+    await acknowledge(streams, "spark", {"changes": entries[6][0].decode(), "heartbeats": "0-0"})
+    await acknowledge(streams, "gone", {"changes": "0-0"})
     await bed.redis("HSET", bed.key("config"), "changesMaxEntries", "7000")
     return entries[6][0].decode()
 
@@ -57,7 +59,7 @@ def test_a_short_distance_is_counted_and_a_long_one_estimated(run, bed, streams,
         ids = [f"{ms}-0" for ms in (1000, 2000, *range(10_000, 10_005))]
         for entry_id in ids:
             await bed.store.client.xadd(bed.key("heartbeats"), {"e": "{}"}, id=entry_id)
-        await StreamStore(bed.store).acknowledge("spark", {"heartbeats": ids[1]})
+        await acknowledge(StreamStore(bed.store), "spark", {"heartbeats": ids[1]})
 
     run(uneven())
     assert run(StreamStore(bed.store).survey()).readers["spark"].positions["heartbeats"].behind == 6, "by the times"

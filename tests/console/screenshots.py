@@ -34,7 +34,7 @@ from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore, lookup_entries
 from tests.conftest import NO_FSYNC
 from tests.server.auth_bed import secret_of, user
-from tests.store.bed import Bed
+from tests.store.bed import Bed, acknowledge
 
 from .chromium import CHROMIUM
 from .conftest import Running
@@ -188,7 +188,7 @@ class Story:
             (RefusedKind("anonymous", Right.PERM, ("broker:orders-a",), "no_rule"), 2, Last("10.9.0.77", "anonymous")),
         ]  # fmt: skip
         await RefusalStore(self._store).note("fe1", Mode.OBSERVE, refused)
-        await StreamStore(self._store).acknowledge("pipeline", {"changes": (await self.bed.head()).last_id})
+        await acknowledge(StreamStore(self._store), "pipeline", {"changes": (await self.bed.head()).last_id})
 
     async def stay(self) -> None:
         """Two front ends, and the sweeper of one of them, tell that they are there."""

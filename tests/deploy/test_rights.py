@@ -22,7 +22,7 @@ from mqregistry.store import keys
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamLimits, StreamStore, acknowledge_with
 
-from ..store.bed import Bed
+from ..store.bed import Bed, acknowledge
 from .conftest import deployed_with, redis_7_or_skip
 from .files import acl_text, granted, login, text
 
@@ -302,7 +302,7 @@ async def test_whatever_a_reader_writes_about_itself_stops_no_trimming(deployed,
         await store.connect()
         bed, streams = Bed(store), StreamStore(store)
         await bed.register(topics=["t1", "t2"])
-        await streams.acknowledge("good", {"changes": (await bed.head()).last_id})
+        await acknowledge(streams, "good", {"changes": (await bed.head()).last_id})
         with deployed.server.client() as admin:
             for number, value in enumerate(BROKEN_READERS):
                 admin.hset(keys.readers(namespace), f"broken{number}", value)
@@ -310,7 +310,7 @@ async def test_whatever_a_reader_writes_about_itself_stops_no_trimming(deployed,
         few = StreamLimits(1, 1, 1, 1, 1)
         await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1000)
         for number in range(len(BROKEN_READERS)):
-            await streams.acknowledge(f"broken{number}", {"changes": (await bed.head()).last_id})
+            await acknowledge(streams, f"broken{number}", {"changes": (await bed.head()).last_id})
             assert await streams.forget_reader(f"broken{number}")
         assert set((await streams.survey()).readers) == {"good"}
 

@@ -28,7 +28,7 @@ from mqregistry.store.processes import PeerAddress, encode_peers
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.store.bed import Bed
+from tests.store.bed import Bed, acknowledge
 from tests.store.test_processes import worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,7 +141,7 @@ def test_redis_the_streams_and_their_limits(run, bed, shell):
     async def fill():
         await bed.register()
         last = (await bed.head()).last_id
-        await StreamStore(bed.store).acknowledge("pipeline", {"changes": last})
+        await acknowledge(StreamStore(bed.store), "pipeline", {"changes": last})
 
     run(fill())
     ((_, out),) = [step for step in steps("docs/redis.md") if step[0] == "mqregistry streams"]

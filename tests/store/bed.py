@@ -19,6 +19,7 @@ from mqregistry.store.losses import Giver
 from mqregistry.store.route_writes import Channel, HeartbeatReply, Registered, RouteStore
 from mqregistry.store.snapshot import NamespaceHead, read_head, read_tables
 from mqregistry.store.store import Store
+from mqregistry.store.streams import StreamStore
 from mqregistry.tables.registration import RegistrationDiff, compare
 from mqregistry.tables.tables import Tables
 
@@ -312,3 +313,8 @@ async def replay(store: Store) -> Tables:
             for whole in parts.add(change):
                 tables.apply(whole)
     return tables
+
+
+async def acknowledge(streams: StreamStore, reader: str, positions: dict[str, str], *, epoch: str = "") -> None:
+    """What ``acknowledge_with`` does, over the connections of a store."""
+    await streams._store.call("acknowledge", reader, epoch, *(part for pair in positions.items() for part in pair))

@@ -18,7 +18,6 @@ from mqregistry.auth.users import BadPolicy, Effect, Rule, Secret, User
 from mqregistry.errors import StoreError
 from mqregistry.events.changes import AuthChanged
 from mqregistry.store import keys
-from mqregistry.store.auth.enforced import is_enforced
 from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
 from mqregistry.store.store import Store
@@ -152,12 +151,12 @@ async def test_many_changes_at_once_are_all_made(bed, policies):
 
 
 async def test_who_may_not_read_the_rules_sees_whether_they_are_enforced(bed, policies):
-    assert not await is_enforced(bed.store)
+    assert not await PolicyStore(bed.store).is_enforced()
     await policies.change(add(BOSS))
     await policies.change(mode(Mode.ENFORCE))
-    assert await is_enforced(bed.store)
+    assert await PolicyStore(bed.store).is_enforced()
     await policies.change(mode(Mode.OBSERVE))
-    assert not await is_enforced(bed.store)
+    assert not await PolicyStore(bed.store).is_enforced()
 
 
 async def test_the_minor_of_a_later_release_is_noted_also_in_enforce(bed, policies, monkeypatch):
@@ -180,7 +179,7 @@ async def test_a_lost_policy_is_given_back_once(bed, policies):
     assert await policies.restore(known) == known.revision
     found = await policies.read()
     assert (found.mode, found.revision, dict(found.users)) == (Mode.ENFORCE, known.revision, dict(known.users))
-    assert await is_enforced(bed.store)
+    assert await PolicyStore(bed.store).is_enforced()
     assert (await bed.leases.renew("w1")).auth_revision == known.revision
     before = await bed.dump()
     assert await policies.restore(known) == known.revision, "another front end does the same"
@@ -243,7 +242,7 @@ async def test_of_each_user_and_of_the_mode_the_last_change_counts(bed, policies
     assert (found.revision, found.mode, {*found.users}) == (revision, Mode.ENFORCE, {"boss", "one", "late", "after"})
     assert not found.users["one"].enabled
     assert found.users["one"].secrets == ONE.secrets
-    assert await is_enforced(bed.store)
+    assert await PolicyStore(bed.store).is_enforced()
     assert not fallen.known.lost_by(found)
     before = await bed.dump()
     assert await policies.restore(fallen.known) == await policies.restore(after) == revision, "others do the same"

@@ -16,6 +16,8 @@ from mqregistry.store import keys, scripts
 from mqregistry.store.streams import Alarm, StreamLimits, StreamStore, Trimmed, acknowledge_with, lookup_entries
 from mqregistry.worker.trim import limits_of
 
+from .bed import acknowledge
+
 HOUR_MS = 3_600_000
 ROOMY = StreamLimits(10 * HOUR_MS, 10_000_000, 0, 20_000_000, 0)
 
@@ -103,7 +105,7 @@ async def test_heartbeats_are_kept_within_bytes_too(bed, streams):
         await bed.store.client.xadd(bed.key("heartbeats"), {"e": f'{{"n":{number},"who":"{"x" * 2000}"}}'})
     used = await bed.redis("MEMORY", "USAGE", bed.key("heartbeats"), "SAMPLES", 0)
     assert used > 1_000_000
-    await streams.acknowledge("r", {"heartbeats": "0-0"})
+    await acknowledge(streams, "r", {"heartbeats": "0-0"})
     await trim(streams, heartbeats=ROOMY._replace(bytes=200_000, hard_bytes=800_000))
     assert 600_000 < await bed.redis("MEMORY", "USAGE", bed.key("heartbeats"), "SAMPLES", 0) <= 810_000
     await streams.forget_reader("r")
@@ -119,7 +121,7 @@ async def test_a_trim_removes_no_more_than_it_may_and_says_that_there_is_more(be
 
 
 async def test_hard_limits_are_kept_by_every_write(bed, streams):
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     await trim(streams, changes=ROOMY._replace(hard_entries=200), heartbeats=ROOMY._replace(hard_entries=100))
     r = await bed.register()
     await put(bed, 1000)
@@ -141,14 +143,14 @@ def test_limits_that_no_sweeper_has_set_yet_are_those_of_the_settings():
 async def test_a_running_reader_holds_what_it_has_not_acknowledged_and_its_own_entry(bed, streams):
     await put(bed, 500)
     before = await ids(bed)
-    await streams.acknowledge("slow", {"changes": before[150]})
-    await streams.acknowledge("quick", {"changes": before[450]})
+    await acknowledge(streams, "slow", {"changes": before[150]})
+    await acknowledge(streams, "quick", {"changes": before[450]})
     await bed.move_clock(30 * 60_000)
     small = ROOMY._replace(entries=10)
     await trim(streams, changes=small)
     assert set(before[150:]) <= set(await ids(bed))
     assert len(await ids(bed)) < 450, "and what both have goes"
-    await streams.acknowledge("slow", {"changes": before[460]})
+    await acknowledge(streams, "slow", {"changes": before[460]})
     await trim(streams, changes=small)
     left = await ids(bed)
     assert set(before[450:]) <= set(left)
@@ -156,10 +158,10 @@ async def test_a_running_reader_holds_what_it_has_not_acknowledged_and_its_own_e
 
 
 async def test_a_reader_that_has_nothing_yet_holds_everything(bed, streams):
-    await streams.acknowledge("new", {"changes": "0-0"})
+    await acknowledge(streams, "new", {"changes": "0-0"})
     await put(bed, 500)
     await bed.move_clock(20 * HOUR_MS)
-    await streams.acknowledge("new", {})
+    await acknowledge(streams, "new", {})
     assert (await trim(streams, changes=ROOMY._replace(entries=10))) == Trimmed(0, False, [])
 
 
@@ -168,7 +170,7 @@ async def test_streams_are_held_one_by_one(bed, streams):
     for _ in range(300):
         await bed.fe1.register(r, connection=r.broker_addr)
     await put(bed, 300)
-    await streams.acknowledge("r", {"heartbeats": "0-0"})
+    await acknowledge(streams, "r", {"heartbeats": "0-0"})
     await trim(streams, changes=ROOMY._replace(entries=10), heartbeats=ROOMY._replace(entries=10))
     assert len(await bed.beats()) == 301
     assert len(await ids(bed)) <= 110
@@ -177,17 +179,17 @@ async def test_streams_are_held_one_by_one(bed, streams):
 async def test_an_older_acknowledgement_that_comes_late_changes_nothing(bed, streams):
     await put(bed, 10)
     entries = await ids(bed)
-    await streams.acknowledge("r", {"changes": entries[7]})
-    await streams.acknowledge("r", {"changes": entries[3]})
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": entries[7]})
+    await acknowledge(streams, "r", {"changes": entries[3]})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     assert (await streams.survey()).readers["r"].positions["changes"].id == entries[7]
 
 
 async def test_survey_says_how_far_each_reader_is(bed, streams):
     await put(bed, 100)
     entries = await ids(bed)
-    await streams.acknowledge("r", {"changes": entries[70]})
-    await streams.acknowledge("at the end", {"changes": entries[-1]})
+    await acknowledge(streams, "r", {"changes": entries[70]})
+    await acknowledge(streams, "at the end", {"changes": entries[-1]})
     survey = await streams.survey()
     assert survey.streams["changes"].entries == 100
     assert (survey.streams["changes"].first, survey.streams["changes"].last) == (entries[0], entries[-1])
@@ -200,7 +202,7 @@ async def test_survey_says_how_far_each_reader_is(bed, streams):
 
 async def test_a_silent_reader_holds_nothing_back_and_that_is_told_once(bed, streams):
     await put(bed, 300)
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     await bed.move_clock(2 * HOUR_MS)
     await bed.events()
     done = await trim(streams, changes=ROOMY._replace(entries=10))
@@ -210,7 +212,7 @@ async def test_a_silent_reader_holds_nothing_back_and_that_is_told_once(bed, str
     assert (await trim(streams, changes=ROOMY._replace(entries=10))).alarms == []
     assert (await streams.survey()).readers["r"].silent
     # it comes back, with what it had missed taken from the tables
-    await streams.acknowledge("r", {"changes": (await ids(bed))[-1]})
+    await acknowledge(streams, "r", {"changes": (await ids(bed))[-1]})
     assert (await trim(streams)).alarms == []
     reader = (await streams.survey()).readers["r"]
     assert (reader.silent, reader.positions["changes"].state) == (False, "")
@@ -219,7 +221,7 @@ async def test_a_silent_reader_holds_nothing_back_and_that_is_told_once(bed, str
 
 
 async def test_a_reader_far_behind_is_told_of_before_it_loses_anything_and_again_when_it_has(bed, streams):
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     hard = ROOMY._replace(entries=100, hard_entries=500)
     await put(bed, 390)
     assert (await trim(streams, changes=hard)).alarms == []
@@ -236,17 +238,17 @@ async def test_a_reader_far_behind_is_told_of_before_it_loses_anything_and_again
 
 
 async def test_a_reader_that_catches_up_may_be_told_of_again(bed, streams):
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     hard = ROOMY._replace(entries=100, hard_entries=500)
     for _ in range(2):
         await put(bed, 420)
         assert (await trim(streams, changes=hard)).alarms == [Alarm("near", "changes", "r")]
-        await streams.acknowledge("r", {"changes": (await ids(bed))[-1]})
+        await acknowledge(streams, "r", {"changes": (await ids(bed))[-1]})
         assert (await trim(streams, changes=hard)).alarms == []
 
 
 async def test_hard_bytes_go_before_readers_and_are_told(bed, streams):
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     hard = ROOMY._replace(bytes=100_000, hard_bytes=200_000)
     await put(bed, 17, size=10_000)
     assert (await trim(streams, changes=hard)).alarms == [Alarm("near", "changes", "r")]
@@ -258,7 +260,7 @@ async def test_hard_bytes_go_before_readers_and_are_told(bed, streams):
 
 async def test_a_stream_that_vanished_is_told_to_its_readers(bed, streams):
     await put(bed, 10)
-    await streams.acknowledge("r", {"changes": (await ids(bed))[5]})
+    await acknowledge(streams, "r", {"changes": (await ids(bed))[5]})
     await bed.redis("DEL", bed.key("changes"))
     assert (await trim(streams)).alarms == [Alarm("lost", "changes", "r")]
 
@@ -266,34 +268,34 @@ async def test_a_stream_that_vanished_is_told_to_its_readers(bed, streams):
 async def test_a_redis_that_lost_its_last_writes_is_told_to_who_had_read_them(bed, streams):
     await put(bed, 10)
     last = (await ids(bed))[-1]
-    await streams.acknowledge("r", {"changes": last})
+    await acknowledge(streams, "r", {"changes": last})
     await bed.redis("XDEL", bed.key("changes"), last)
     assert (await trim(streams)).alarms == [Alarm("lost", "changes", "r")]
     # it begins anew from what there is: an id that is older, but no late word from before
     await bed.redis("XTRIM", bed.key("changes"), "MAXLEN", "1")
     first = (await ids(bed))[0]
-    await streams.acknowledge("r", {"changes": first})
+    await acknowledge(streams, "r", {"changes": first})
     assert (await trim(streams)).alarms == []
 
 
 async def test_a_redis_that_came_back_empty_knows_no_reader_and_refuses_the_epoch_of_before(bed, streams):
     await put(bed, 300)
     head, entries = await bed.head(), await ids(bed)
-    await streams.acknowledge("r", {"changes": entries[9]}, epoch=head.epoch)
+    await acknowledge(streams, "r", {"changes": entries[9]}, epoch=head.epoch)
     for key in await bed.store.client.keys(bed.prefix + "*"):
         await bed.redis("DEL", key)
     await put(bed, 5)
     assert (await streams.survey()).readers == {}
     with pytest.raises(StoreError, match=f"r has read entries of epoch {head.epoch}.*emptied or replaced"):
-        await streams.acknowledge("r", {"changes": entries[9]}, epoch=head.epoch)
+        await acknowledge(streams, "r", {"changes": entries[9]}, epoch=head.epoch)
     # who does not say which one it read is told at the next trim
-    await streams.acknowledge("r", {"changes": entries[9]})
+    await acknowledge(streams, "r", {"changes": entries[9]})
     assert (await trim(streams)).alarms == [Alarm("lost", "changes", "r")]
 
 
 async def test_forgotten_readers_hold_nothing(bed, streams):
     await put(bed, 300)
-    await streams.acknowledge("r", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": "0-0"})
     assert await streams.forget_reader("r")
     assert not await streams.forget_reader("r")
     assert (await trim(streams, changes=ROOMY._replace(entries=10))).removed > 0
@@ -302,10 +304,10 @@ async def test_forgotten_readers_hold_nothing(bed, streams):
 
 async def test_any_number_of_trims_at_once_do_the_same_as_one(bed, streams):
     await put(bed, 600)
-    await streams.acknowledge("r", {"changes": (await ids(bed))[300]})
-    await streams.acknowledge("gone", {"changes": "0-0"})
+    await acknowledge(streams, "r", {"changes": (await ids(bed))[300]})
+    await acknowledge(streams, "gone", {"changes": "0-0"})
     await bed.move_clock(2 * HOUR_MS)
-    await streams.acknowledge("r", {})
+    await acknowledge(streams, "r", {})
     await bed.events()
     done = await asyncio.gather(*(trim(streams, changes=ROOMY._replace(entries=10)) for _ in range(8)))
     kept = len(await ids(bed)) - len(told := await alarms_told(bed))
@@ -326,16 +328,16 @@ async def test_any_number_of_trims_at_once_do_the_same_as_one(bed, streams):
 )
 async def test_bad_acknowledgements_are_refused_and_leave_nothing(streams, reader, stream, entry_id, said):
     with pytest.raises(StoreError, match=said):
-        await streams.acknowledge(reader, {"heartbeats": "0-0", stream: entry_id})
+        await acknowledge(streams, reader, {"heartbeats": "0-0", stream: entry_id})
     assert (await streams.survey()).readers == {}
 
 
 async def test_there_is_an_end_to_how_many_readers_there_are(streams):
     for number in range(200):
-        await streams.acknowledge(f"r{number}", {"changes": "0-0"})
+        await acknowledge(streams, f"r{number}", {"changes": "0-0"})
     with pytest.raises(StoreError, match="200 readers already: forget those that are gone"):
-        await streams.acknowledge("one more", {"changes": "0-0"})
-    await streams.acknowledge("r7", {"changes": "0-0"})
+        await acknowledge(streams, "one more", {"changes": "0-0"})
+    await acknowledge(streams, "r7", {"changes": "0-0"})
 
 
 async def test_a_plain_client_may_acknowledge(bed, streams, redis_url):

@@ -18,6 +18,8 @@ from mqregistry.store import keys
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamLimits, StreamStore
 
+from .bed import acknowledge
+
 TIMEOUT_MS = 3_600_000
 AGE_MS = 10 * TIMEOUT_MS
 NODE = 100
@@ -88,7 +90,7 @@ class RetentionMachine(RuleBasedStateMachine):
             entry_id = self.ids[upto - 1]
             if upto <= self.gone:
                 return  # a reader that begins anew takes what is there
-        self.run(self.streams.acknowledge(reader, {"changes": entry_id}))
+        self.run(acknowledge(self.streams, reader, {"changes": entry_id}))
         self.positions[reader] = max(upto, self.positions.get(reader, 0))
         self.seen_ms[reader] = self.now_ms
         self.told[reader].discard("silent")
@@ -97,7 +99,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @rule(reader=READERS)
     def say_nothing_new(self, reader: str) -> None:
         if reader in self.positions:
-            self.run(self.streams.acknowledge(reader, {}))
+            self.run(acknowledge(self.streams, reader, {}))
             self.seen_ms[reader] = self.now_ms
             self.told[reader].discard("silent")
 

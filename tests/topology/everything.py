@@ -28,7 +28,7 @@ from mqregistry.store.snapshot import read_queues, read_section
 from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
 from tests.waiting import until
 
-from ..store.bed import Bed, registration
+from ..store.bed import Bed, acknowledge, registration
 
 
 async def use_authentication(bed: Bed) -> None:
@@ -136,7 +136,7 @@ async def use_everything(bed: Bed) -> None:
     assert await bed.contents() == await bed.replay()
     await use_authentication(bed)
     streams = StreamStore(store)
-    await streams.acknowledge("reader", {"changes": (await bed.head()).last_id})
+    await acknowledge(streams, "reader", {"changes": (await bed.head()).last_id})
     await streams.write_lookups("fe1", "w1", 1, 10_000, lookup_entries({"t1": 1}, {"none": 2}))
     assert set((await streams.survey()).readers) == {"reader"}
     few = StreamLimits(1, 1, 1, 1, 1)

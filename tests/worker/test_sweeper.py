@@ -24,7 +24,7 @@ from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore
 from mqregistry.worker.sweeper import _BATCH_PAUSE_S, BROKERS_PER_CALL, Sweeper, reach
 from tests.conftest import NO_FSYNC
-from tests.store.bed import Bed
+from tests.store.bed import Bed, acknowledge
 from tests.waiting import until
 
 LIFE_MS = 120_000
@@ -360,7 +360,7 @@ async def test_at_maxmemory_it_starts_trims_first_and_tells(runner, caplog):
             await store.connect()
             bed = Bed(store)
             await bed.register()
-            await StreamStore(store).acknowledge("pipeline", {"changes": "0-0"})
+            await acknowledge(StreamStore(store), "pipeline", {"changes": "0-0"})
             for number in range(300):
                 await bed.kv.put("n", "k", f"{number}" + "x" * 10_000)
             used = (await store.client.info("memory"))["used_memory"]
@@ -523,7 +523,7 @@ def trimmed_to(bed: Bed, most: int):
 async def test_two_sweepers_tell_an_alarm_once_and_keep_to_the_hard_limit(bed, store, monkeypatch, caplog):
     monkeypatch.setattr("mqregistry.worker.sweeper.TRIM_EVERY_S", 0.02)
     streams = StreamStore(store)
-    await streams.acknowledge("pipeline", {"changes": "0-0"})
+    await acknowledge(streams, "pipeline", {"changes": "0-0"})
     told: list[Alarm] = []
     sweepers = [Sweeper(store, SMALL, alarmed=told.append) for _ in range(2)]
     async with sweeping(*sweepers):
@@ -541,7 +541,7 @@ async def test_two_sweepers_tell_an_alarm_once_and_keep_to_the_hard_limit(bed, s
 
 
 async def test_a_reader_that_went_silent_is_told_of(bed, store, caplog):
-    await StreamStore(store).acknowledge("pipeline", {"changes": "0-0"})
+    await acknowledge(StreamStore(store), "pipeline", {"changes": "0-0"})
     await bed.let_pass(25 * 3_600_000)
     await Sweeper(store, SETTINGS).sweep()
     await Sweeper(store, SETTINGS).sweep()
@@ -567,14 +567,14 @@ async def test_a_redis_that_comes_back_empty_is_kept_within_its_limits_again_and
             async with sweeping(sweeper):
                 await put(bed, 300)
                 before = await bed.head()
-                await streams.acknowledge("pipeline", {"changes": before.last_id}, epoch=before.epoch)
+                await acknowledge(streams, "pipeline", {"changes": before.last_id}, epoch=before.epoch)
                 await bed.redis("FLUSHALL")
                 server.kill()
                 server.start()
                 await until_answering(bed)
                 await put(bed, 1200)
                 with pytest.raises(StoreError, match=f"has read entries of epoch {before.epoch}"):
-                    await streams.acknowledge("pipeline", {"changes": before.last_id}, epoch=before.epoch)
+                    await acknowledge(streams, "pipeline", {"changes": before.last_id}, epoch=before.epoch)
                 assert (await streams.survey()).readers == {}
                 await until(trimmed_to(bed, 1100), "the limits count again")
 

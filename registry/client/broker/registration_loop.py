@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ...errors import PeerGoesAway, RegistryError
 from ...model import DataVersion
 from ...protocol.codes import ResponseCode
-from ...tasks import cancelled
+from ...tasks import cancelled, wait_within
 from .config import BrokerConfig, Pace, jittered
 from .name_server_target import NameServerTarget
 from .payload import PayloadBuilder, RegistrationPayload
@@ -110,9 +110,7 @@ class RegistrationLoop:
         while not cancelled():
             self._wake.clear()
             if not self._at_once and loop.time() < self._due:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(self._due):
-                        await self._wake.wait()
+                await wait_within(self._wake, self._due - loop.time())
                 continue
             self._at_once = False
             result, alone = await self._round()

@@ -372,9 +372,7 @@ class RouteClient:
                 await self.poll(needed_only=not whole)
             except Exception:  # a defect must not end the polling
                 logger.exception("polling routes")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(due_s):
-                    await self._poll_soon.wait()
+            await wait_within(self._poll_soon, due_s - loop.time())
 
     async def _write_for_ever(self, file: RouteFile) -> None:
         while True:

@@ -9,7 +9,6 @@ from typing import Final
 from ...auth.policy import Policy
 from ...errors import RegistryError, StartError, StoreUnavailable
 from ...names import printable
-from ...store.auth.enforced import read_revision
 from ...store.auth.policies import PolicyStore
 from ...store.store import Store
 from ...tasks import cancelled, pause
@@ -28,7 +27,6 @@ class Rules:
     """
 
     def __init__(self, store: Store, use: Callable[[Policy], object] = lambda _: None) -> None:
-        self._store = store
         self._policies = PolicyStore(store)
         self.use = use
         self.policy = Policy()
@@ -55,7 +53,7 @@ class Rules:
     async def look(self) -> None:
         """Read them if they are others than those that are known; while that fails, those that are known go on."""
         try:
-            if await read_revision(self._store) != self.policy.revision:
+            if await self._policies.revision() != self.policy.revision:
                 await self._read()
             self._complaint = ""
         except RegistryError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from ...auth.policy import Mode, Policy
@@ -30,19 +30,12 @@ NO_USERS: Final = Policy(Mode.ENFORCE)
 class PolicyFollower:
     """The rules of one worker.
 
-    policy: in force; None: none was read yet.
-
-    Args:
-        use: called with each policy that comes into force.
-        is_enforced: asks Redis whether rules are enforced in this namespace, without reading them.
+    policy: in force; None: none was read yet. use: called with each policy that comes into force.
     """
 
-    def __init__(
-        self, policies: PolicyStore, use: Callable[[Policy], object], *, is_enforced: Callable[[], Awaitable[bool]]
-    ) -> None:
+    def __init__(self, policies: PolicyStore, use: Callable[[Policy], object]) -> None:
         self._policies = policies
         self._use = use
-        self._is_enforced = is_enforced
         self.policy: Policy | None = None
         self._due = asyncio.Event()
         self._complaint = ""
@@ -59,7 +52,7 @@ class PolicyFollower:
         except StoreUnavailable:
             raise
         except RegistryError as error:
-            if await self._is_enforced():
+            if await self._policies.is_enforced():
                 raise StartError(
                     f"the rules of this namespace are enforced, and cannot be read: {error}. Mend that, or let "
                     "everybody in with 'mqregistry auth mode off'"
@@ -108,7 +101,7 @@ class PolicyFollower:
     async def _close_if_enforced(self) -> None:
         """Nobody changes anything while rules are enforced that were never read."""
         try:
-            if await self._is_enforced():
+            if await self._policies.is_enforced():
                 self._use(NO_USERS)
         except RegistryError as error:
             logger.debug("whether rules are enforced is not known: %s", error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Coroutine
-from functools import partial
 from typing import Any, Final
 
 from ...auth.policy import Mode, Policy
@@ -13,7 +12,6 @@ from ...auth.rights import Kind
 from ...auth.users import ANONYMOUS
 from ...events.changes import AuthChanged
 from ...networks import parse_address
-from ...store.auth.enforced import is_enforced
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.leases import Renewal
@@ -42,7 +40,7 @@ class Authentication:
         self._warns = warns
         self._warned_of: Mode | None = None  # once for each mode, however often rules change
         self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again(), self._is_known)
-        self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
+        self._follower = PolicyFollower(policies, self._use)
 
     async def start(self) -> None:
         """Read the rules for the first time; StartError: they cannot be read, and are enforced in this namespace."""

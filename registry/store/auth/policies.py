@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from ...auth.policy import Mode, Policy
 from ...auth.users import Secret, encode_user
 from ...errors import StoreUnavailable
+from .. import keys
 from ..store import Store
 
 _CHANGED: Final = "changed:"
@@ -33,6 +34,7 @@ class PolicyStore:
     """The policy of one namespace."""
 
     def __init__(self, store: Store) -> None:
+        self._read_plain = store.read
         self._call = store.call
         self._namespace = store.namespace
 
@@ -40,6 +42,16 @@ class PolicyStore:
         """The policy now; BadPolicy: a later release wrote what this one cannot read."""
         read = await self._read()
         return Policy.decode(read.mode, read.revision, read.users, read.changed, read.forgotten)
+
+    async def is_enforced(self) -> bool:
+        """Whether requests are refused that no rule allows; it needs no right to read the rules."""
+        (mode,) = await self._read_plain(("HGET", keys.meta(self._namespace), "auth_mode"))
+        return bool(mode == b"enforce")
+
+    async def revision(self) -> int:
+        """The revision of the policy that is in force; it needs no right to read the policy."""
+        (revision,) = await self._read_plain(("HGET", keys.meta(self._namespace), "auth_revision"))
+        return int(revision or 0)
 
     async def change(self, change: Callable[[Policy], Policy]) -> Policy:
         """Change the policy.
