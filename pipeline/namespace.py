@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ from .silver.advance import Silver
 from .silver.next_changes import ClockSetBack, MissingChanges
 from .silver.progress import last
 from .spark.errors import Passing, plain
-from .spark.lock import lock
+from .spark.lock import locked
 
 SILVER: Final = "silver"
 GOLD: Final = "gold"
@@ -64,7 +65,7 @@ class NamespaceRun:
         writing: held while silver or gold is written: maintenance of the tables is in the way of neither.
 
     Attributes:
-        entries: how many each stream brought; quarantined: of these how many cannot be read.
+        entries: how many each stream brought.
     """
 
     def __init__(
@@ -72,7 +73,6 @@ class NamespaceRun:
         writing: threading.Lock, stop: threading.Event,
     ) -> None:  # fmt: skip
         self.entries: dict[str, int] = dict.fromkeys(STREAMS, 0)
-        self.quarantined = 0
         self._spark = spark
         self._lake = lake
         self._plan = plan
@@ -90,7 +90,7 @@ class NamespaceRun:
         self._again_s = 0.0
         self._pause_s = _AGAIN_S / 2
         self._observe_s = 0.0
-        self._release: Callable[[], None] | None = None
+        self._lock, self._is_locked = contextlib.ExitStack(), False
 
     def once(self) -> None:
         """Take in what is there now.
@@ -148,15 +148,15 @@ class NamespaceRun:
         for started in self._queries.values():
             started.stop()
         self._queries.clear()
-        if self._release is not None:
-            self._release()
-            self._release = None
+        self._lock.close()
+        self._is_locked = False
 
     # beginning
 
     def _begin(self) -> None:
-        if self._release is None:
-            self._release = lock(self._spark, self._lake, self._plan.namespace, self._tell)
+        if not self._is_locked:
+            self._lock.enter_context(locked(self._spark, self._lake, self._plan.namespace, self._tell))
+            self._is_locked = True
         stream = Stream(self._login, self._plan.namespace, CHANGES)
         try:
             epoch, _ = stream.epoch()
@@ -328,7 +328,6 @@ class NamespaceRun:
         self._seen[name] = number
         unread = (progress["observedMetrics"].get("bronze") or {"unread": 0})["unread"]
         self.entries[name] += count
-        self.quarantined += unread
         self._progress.took(name, count - unread, unread)
         per_s = progress["processedRowsPerSecond"]
         self._tell(f"{name}: {count:,} entries, {per_s:,.0f} a second; {query.behind_s(progress):,.0f} s behind")

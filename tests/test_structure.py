@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -335,3 +337,18 @@ def test_only_the_script_loader_reads_the_lua_folder():
     for name, path in MODULES.items():
         if name != "store.scripts":
             assert [text for text in texts(path) if ".lua" in text] == [], name
+
+
+def test_what_no_test_imports_can_be_imported():
+    """Campaigns and measurements that people start by hand."""
+    pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for folder in ("bench", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not path.name.startswith(("test_", "conftest")) and path.name not in ("__main__.py", "later_release.py")
+    ]
+    lines = ["import importlib, sys", *[f"importlib.import_module({name!r})" for name in names]]
+    assert len(names) > 150
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

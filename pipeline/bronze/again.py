@@ -15,7 +15,7 @@ from mqregistry.events.journal import STREAMS, Stream
 
 from ..lake.lake import Lake
 from ..lake.schema import BRONZE
-from ..lake.tables import ensure, frame
+from ..lake.tables import ensure, frame, owned
 from ..redis_stream.entries import page
 from ..silver.advance import Silver
 
@@ -47,8 +47,8 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
             touched.append(first_ms)
             sets = ", ".join(f"{column} = s.{column}" for column in columns.names if column not in ("id_ms", "id_n"))
             spark.sql(
-                f"MERGE INTO {ensure(spark, lake, name)} t USING {{good}} s ON t.namespace = '{namespace}' AND "
-                f"t.epoch = '{epoch}' AND t.id_ms = s.id_ms AND t.id_n = s.id_n AND t.reason IS NOT NULL "
+                f"MERGE INTO {ensure(spark, lake, name)} t USING {{good}} s ON "
+                f"{owned((namespace, epoch), 't.')} AND t.id_ms = s.id_ms AND t.id_n = s.id_n AND t.reason IS NOT NULL "
                 f"WHEN MATCHED THEN UPDATE SET {sets}, day = date_format(timestamp_millis(s.ms), 'yyyy-MM-dd')",
                 good=good,
             )

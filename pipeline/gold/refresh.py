@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
+from importlib.resources import files
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from .inputs import HOUR_MS, Inputs, day_of
 from .tables import Refreshed, last
 
 FLAP_MS: Final = 300_000
-_SQL: Final = Path(__file__).with_name("sql")
+_SQL: Final = files(__package__) / "sql"  # the package may be in a zip
 _OF_DAYS: Final = ("heartbeat", "topic", "unused_topic", "missing_topic", "cluster", "resilience")
 
 

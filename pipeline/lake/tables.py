@@ -101,10 +101,14 @@ def replace(
     ).save(lake.path(name))
 
 
-def owned(owner: Sequence[str]) -> str:
-    """The condition in SQL that a row is of a namespace and epoch."""
-    texts = (value.replace("\\", "\\\\").replace("'", "\\'") for value in owner)
-    return " AND ".join(f"{name} = '{text}'" for name, text in zip(OWNER, texts, strict=True))
+def owned(owner: Sequence[str], of: str = "") -> str:
+    """The condition in SQL that a row is of a namespace and epoch. of: the name of its table, with a dot."""
+    return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in zip(OWNER, owner, strict=True))
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def make_rows(spark: SparkSession, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from .formats import count, length, moment, share
 from .headlines import first_line, headlines
 
 DEFAULT_MS: Final = 24 * 3_600_000
-_TEMPLATE: Final = Path(__file__).with_name("page.html")
+_TEMPLATE: Final = files(__package__) / "page.html"
 
 
 class Plot(NamedTuple):

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..lake.lake import Lake
 from ..lake.schema import SILVER_KEYS, SILVER_VALUES
-from ..lake.tables import ensure
+from ..lake.tables import ensure, literal, owned
 
 # Cells that were set or gone, and rows that held before, become rows: one change after the other of each key.
 _ROWS: Final = """
@@ -36,14 +36,14 @@ spans AS (
         lead(by) OVER in_order AS to_by
     FROM other {window}
 )
-SELECT '{namespace}' AS namespace, '{epoch}' AS epoch, {keys}, {values}
+SELECT {namespace} AS namespace, {epoch} AS epoch, {keys}, {values}
     timestamp_millis(ms) AS valid_from, timestamp_millis(to_ms) AS valid_to, seq AS from_seq, to_seq, ended_by,
     by AS from_by, to_by, to_seq IS NULL AS current
 FROM spans WHERE v IS NOT NULL AND NOT (was_held AND to_seq IS NULL)
 """
 _MERGE: Final = """
 MERGE INTO {target} t USING {{rows}} s
-ON t.namespace = '{namespace}' AND t.epoch = '{epoch}' AND (t.current OR t.to_seq > {after}) AND {same}
+ON {owned} AND (t.current OR t.to_seq > {after}) AND {same}
 WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 """
 
@@ -63,8 +63,7 @@ class Owner(NamedTuple):
 def held(spark: SparkSession, lake: Lake, owner: Owner, table: str, seq: int) -> DataFrame:
     """The rows that hold after a change, whatever a run that was killed has written of later ones."""
     rows = spark.table(ensure(spark, lake, f"silver/{table}", owner.area))
-    owned = (rows.namespace == owner.namespace) & (rows.epoch == owner.epoch)
-    return rows.where(owned & (rows.from_seq <= seq) & (rows.current | (rows.to_seq > seq)))
+    return rows.where(f"{owned(owner[:2])} AND from_seq <= {seq} AND (current OR to_seq > {seq})")
 
 
 def merge(
@@ -84,8 +83,9 @@ def merge(
     values = SILVER_VALUES[table][len(keys) :]
     names = {
         "keys": ", ".join(keys), "value": f"struct({', '.join(['true AS is_set', *values])})",
-        "values": "".join(f"v.{name}, " for name in values), "namespace": _text(owner.namespace),
-        "epoch": _text(owner.epoch), "target": ensure(spark, lake, f"silver/{table}", owner.area), "after": after,
+        "values": "".join(f"v.{name}, " for name in values), "namespace": literal(owner.namespace),
+        "epoch": literal(owner.epoch),
+        "owned": owned(owner[:2], "t."), "target": ensure(spark, lake, f"silver/{table}", owner.area), "after": after,
         "hint": " /*+ COALESCE(1) */" if few else "",
         "window": f"WINDOW in_order AS (PARTITION BY {', '.join(keys)} ORDER BY seq, step)",
         "same": " AND ".join(f"t.{name} = s.{name}" for name in (*keys, "from_seq")),
@@ -111,7 +111,3 @@ def merge(
         spark.sql(_MERGE.format(**names), rows=rows)
     finally:
         spark.conf.unset(_KEPT)  # other MERGEs of this session have sources that are cached
-
-
-def _text(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -6,10 +6,11 @@ leave its Java behind for some seconds.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +23,9 @@ _PATIENCE_S: Final = 120.0
 _TRY_S: Final = 0.5
 
 
-def lock(spark: SparkSession, lake: Lake, namespace: str, tell: Callable[[str], None]) -> Callable[[], None]:
-    """Take the lock; gives what releases it.
+@contextlib.contextmanager
+def locked(spark: SparkSession, lake: Lake, namespace: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of a namespace for the length of a block.
 
     Raises:
         OtherWriter: another run has it.
@@ -47,8 +49,10 @@ def lock(spark: SparkSession, lake: Lake, namespace: str, tell: Callable[[str], 
             told = True
         time.sleep(_TRY_S)
     owner.write_text(f"{os.getpid()} {socket.gethostname()}")
-    release: Callable[[], None] = channel.close
-    return release
+    try:
+        yield
+    finally:
+        channel.close()
 
 
 def _is_gone(who: str) -> bool:

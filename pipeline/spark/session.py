@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mqregistry.errors import RegistryError, StartError
 
-from .jars import delta_settings
+from .jars import DELTA, delta_settings
 from .java import find_java_home
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,10 @@ _SETTINGS: Final = {
     # of files on this machine: Hadoop's default starts a process for each look at a link, several a commit
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # as above: that of each look at a link
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.shuffle.partitions": "4",
     # of small batches, which are most, planning in stages costs more than it saves
     "spark.sql.adaptive.enabled": "false",
@@ -83,17 +88,19 @@ def open_session(
         tell: called with a sentence if Spark is to fetch them.
 
     Raises:
-        StartError: there is no Java, or it did not start with these options; the folder lacks a jar.
+        StartError: there is no Java, or it did not start with these options; the folder lacks a jar, or spark-submit
+            brought none.
     """
     config = dict(config or {})
     settings = dict(_SETTINGS)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ or "delta-spark" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+    builder: Any = SparkSession.builder.appName("mqregistry")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has chosen all of the following
+        _check_submitted()
+    else:
         of_delta, said = delta_settings(jars, config)
         config |= of_delta
         if said:
             tell(said)
-    builder: Any = SparkSession.builder.appName("mqregistry")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen all of this
         home, warning = find_java_home()
         if warning:
             logger.warning(warning)
@@ -116,6 +123,16 @@ def open_session(
     session = _started(builder.getOrCreate, master)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _check_submitted() -> None:
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_SETTINGS["spark.sql.extensions"]):
+        raise StartError(
+            f"this Spark has no Delta: spark-submit --packages {DELTA[0].coordinates} fetches it; where there is no "
+            "way out, spark-submit --jars with the two files that 'mqregistry pipeline jars DIR' fetched elsewhere"
+        )
 
 
 def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:

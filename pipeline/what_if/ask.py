@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.resources import files
 from typing import Final, NamedTuple
 
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from ..lake.lake import Lake, LakeError
 from ..past.travel import EpochPast, show_ms
 
 DEFAULT_MS: Final = 30 * 24 * 3_600_000
-_LOSS: Final = Path(__file__).with_name("loss.sql")
+_LOSS: Final = files(__package__) / "loss.sql"
 # What may be lost -> the table and column that know it, and what it is of an address in loss.sql
 KINDS: Final = {
     "broker": ("broker_addr", "broker_name", "a.broker_name"),

@@ -11,15 +11,17 @@ NAMESPACES = "one", "several"
 
 
 def start_pair(
-    processes: Processes, front_ends: int, workers: int = 1, *, eager: bool = False, compat: str = "5.x"
+    processes: Processes, front_ends: int, workers: int = 1, *, eager: bool = False, compat: str = "5.x",
+    idle_s: int = 120,
 ) -> FleetPair:  # fmt: skip
-    """A front end by itself, and some that share a namespace, on one Redis."""
+    """A front end by itself, and some that share a namespace, on one Redis; idle_s: before a connection is closed."""
     url = start_redis(processes)
 
     def start(namespace: str, workers: int) -> int:
         options = [
             "--redis", url, "--host", "127.0.0.1", "--namespace", namespace, "--workers", str(workers),
             "--compat", compat, "--log-level", "warning",
+            "--set", f"serverChannelMaxIdleTimeSeconds={idle_s}",
         ]  # fmt: skip
         return OurNameServers()._start(processes, processes.home("serve"), "serve", options, None).port
 

@@ -14,24 +14,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from bench.servers.processes import Processes, wait_until
-from mqregistry.pipeline import silver
-from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake, owner
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.lake.tables import sql_name
 from mqregistry.pipeline.past.audit import Audit, audit
 from mqregistry.pipeline.past.travel import EpochPast, find_past
+from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.spark.session import open_session
 from mqregistry.store.leases import LeaseStore
 from mqregistry.store.store import Store
-from tests.differential.run import IN_TOUCH_S, REPEATS, CellDifference, NotNow
+from tests.differential.run import IN_TOUCH_S, REPEATS, Difference, NotNow
 from tests.differential.shrink import random_sequence, steps_of
 from tests.fleet.run import FleetPair, FleetRun
 from tests.fleet.start import start_pair
-from tests.pipeline.world import Model, entries, plain, whole_changes, write_bronze
+from tests.pipeline.world import Model, entries, plain, whole_changes
 
 LENGTH = 60
-AUDIT_EVERY = 20
+AUDIT_EVERY = 40
 TIMEOUT_MS = 121_000
 
 
@@ -72,32 +71,28 @@ async def expire(url: str, namespace: str, compat: str) -> int:
 
 
 class Recorder:
-    """The lake of the several front ends' namespace."""
+    """The lake of the several front ends' namespace, brought up to date by the pipeline itself."""
 
     def __init__(self, pair: FleetPair, folder: Path) -> None:
         self.url, self.namespace, self.compat = pair.redis_url, pair.namespaces[1], pair.compat
         self.lake = Lake(str(folder / "lake"))
-        self.epoch = snapshot.take(self.url, self.namespace, self.lake).epoch
-        self.after, self.number = "-", 0
+        self.spark = open_session(master="local[2]", driver_memory="1g")
+        self.record()
 
-    async def _entries(self, after: str) -> list[tuple[str, str]]:
+    async def _entries(self) -> list[tuple[str, str]]:
         async with Store(self.url, self.namespace, compat=self.compat) as store:
-            return await entries(store, after)
+            return await entries(store)
 
     def record(self) -> None:
-        found = asyncio.run(self._entries(self.after))
-        if found:
-            write_bronze(self.lake, self.namespace, self.epoch, self.number, found)
-            self.after, self.number = found[-1][0], self.number + 1
-            silver.advance(None, self.lake, self.namespace, self.epoch)
+        run(self.spark, self.lake, RunSettings(self.url, (self.namespace,)), once=True, tell=str)
 
-    def audit(self, spark: Any = None) -> Audit:
-        self.record()
-        return audit(spark, self.url, self.namespace, self.lake)
+    def audit(self) -> Audit:
+        return audit(self.spark, self.url, self.namespace, self.lake)
 
     def travel(self, instants: int, pick: random.Random) -> int:
         """Compare random instants with a plain replay; how many."""
-        model = Model(whole_changes(asyncio.run(self._entries("-"))), live_by_cluster=self.compat == "5.x")
+        changes = whole_changes(asyncio.run(self._entries()))
+        model = Model(changes, live_by_cluster=self.compat == "5.x")
         first, last = model.moments[0], model.moments[-1]
         wanted = [pick.randint(first, last) if pick.random() < 0.5 else pick.choice(model.moments)
                   for _ in range(instants)]  # fmt: skip
@@ -119,7 +114,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mqpast") as folder:
         processes = Processes(Path(folder))
         try:
-            pair = start_pair(processes, 3, compat=options.compat)
+            pair = start_pair(processes, 3, compat=options.compat, idle_s=3600)  # an audit takes minutes
             recorder = Recorder(pair, Path(folder))
             return _run(pair, recorder, options, pick)
         finally:
@@ -141,43 +136,40 @@ class Tampered:
 
     def __init__(self, recorder: Recorder, pick: random.Random) -> None:
         self._recorder, self._pick = recorder, pick
-        files = recorder.lake.table("bronze/changes").files(**owner(recorder.namespace, recorder.epoch))
-        self._paths = [Path(recorder.lake.path(file.path)) for file in files]
+        self._table = sql_name(recorder.lake, "bronze/changes")
+        rows = recorder.spark.table(self._table).select("id_ms", "id_n", "seq", "e").orderBy("id_ms", "id_n")
+        self._rows = [tuple(row) for row in rows.collect()]
         self.count = 0
 
     def altered(self, kind: str, alter: Callable[[dict[str, Any]], bool], table: str) -> str:
         """One event in whose place stands another; silver has what was there."""
-        fitting = []
-        for path in self._paths:
-            for at, e in enumerate(pq.read_table(path, columns=["e"])["e"].to_pylist()):
-                if kind in e and alter(event := json.loads(e)):
-                    fitting.append((path, at, event))
-        path, at, event = self._pick.choice(fitting)
-        found = self._audit(path, at, json.dumps(event))
+        fitting = [
+            (id_ms, id_n, event) for id_ms, id_n, _, e in self._rows if kind in e and alter(event := json.loads(e))
+        ]
+        id_ms, id_n, event = self._pick.choice(fitting)
+        text = json.dumps(event)
+        found = self._audit(f"UPDATE {self._table} SET e = :e WHERE id_ms = {id_ms} AND id_n = {id_n}", e=text)
         if table in {difference.table for difference in found.differences}:
             return ""
         return f"change {event['seq']} was altered to {event}, and the audit has {found.differences} {found.missing}"
 
     def removed(self) -> str:
         """Any event but the last of all."""
-        rows = [(path, at, seq) for path in self._paths
-                for at, seq in enumerate(pq.read_table(path, columns=["seq"])["seq"].to_pylist())]  # fmt: skip
-        path, at, seq = self._pick.choice(sorted(rows, key=lambda row: row[2])[:-1])
-        found = self._audit(path, at, None)
+        id_ms, id_n, seq, _ = self._pick.choice(self._rows[:-1])
+        found = self._audit(f"DELETE FROM {self._table} WHERE id_ms = {id_ms} AND id_n = {id_n}")
         if found.missing is not None and f"change {seq} is missing" in found.missing:
             return ""
         return f"change {seq} was removed, and the audit says {found.missing}, {len(found.differences)} differences"
 
-    def _audit(self, path: Path, at: int, instead: str | None) -> Audit:
+    def _audit(self, edit: str, **values: str) -> Audit:
         self.count += 1
-        recorder, before, table = self._recorder, path.read_bytes(), pq.read_table(path)
-        rows = table.to_pylist()
-        rows[at : at + 1] = [] if instead is None else [rows[at] | {"e": instead}]
+        spark = self._recorder.spark
+        version = spark.sql(f"DESCRIBE HISTORY {self._table} LIMIT 1").first()["version"]
+        spark.sql(edit, args=values)
         try:
-            pq.write_table(table.from_pylist(rows, schema=table.schema), path)
-            return audit(None, recorder.url, recorder.namespace, recorder.lake)
+            return self._recorder.audit()
         finally:
-            path.write_bytes(before)
+            spark.sql(f"RESTORE TABLE {self._table} TO VERSION AS OF {version}")
 
 
 def _other_value(event: dict[str, Any]) -> bool:
@@ -202,7 +194,8 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
     def before(run: PastRun) -> bool:
         last = at == sequences - 1
         if at % AUDIT_EVERY == 0 or last:
-            found = recorder.audit(None)
+            recorder.record()
+            found = recorder.audit()
             counts["audits"] += 1
             counts["differences"] += len(found.differences) + (found.missing is not None)
             what = f"{len(found.differences)} differences {found.differences[:3]} {found.missing or ''}"
@@ -218,15 +211,12 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
         steps = steps_of(random_sequence(options.seed + at, LENGTH))
         try:
             _again_when_not_now(pair, lambda number, at=at, steps=steps: PastRun(pair, f"q{at}r{number}x").run(steps))
-        except CellDifference as difference:
+        except Difference as difference:
             print(f"sequence {at}: {difference}", flush=True)
             counts["differences"] += 1
+    recorder.record()
     instants = recorder.travel(options.instants, pick)
-    from mqregistry.pipeline.spark.session import open_session
-
-    spark = open_session(master="local[2]", driver_memory="1g")
-    found = recorder.audit(spark)
-    spark.stop()
+    found = recorder.audit()
     counts["differences"] += len(found.differences) + (found.missing is not None)
     tampered = Tampered(recorder, pick)
     unseen = [what for _ in range(3) for what in (
@@ -237,7 +227,7 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
         print(text)
     sent = ", ".join(f"{code} {count}" for code, count in sorted(pair.sent.items(), key=str))
     print(f"{sequences * LENGTH} operations ({sent}), {counts}; {instants} instants as the plain replay has them; "
-          f"on Spark: {found.seq} changes, {found.cells} cells, {len(found.differences)} differences; of "
+          f"at the end {found.seq} changes, {found.cells} cells, {len(found.differences)} differences; of "
           f"{tampered.count} events altered or removed {len(unseen)} were not found")  # fmt: skip
     return 1 if counts["differences"] or unseen or not found.ok else 0
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
 from mqregistry.pipeline.silver.progress import last  # noqa: E402
+from mqregistry.pipeline.spark.jars import DELTA  # noqa: E402
 
 from .conftest import QUICK_JAVA  # noqa: E402
 from .standalone import HOST, SPARK_HOME, standalone  # noqa: E402
@@ -104,20 +106,27 @@ def python_without(tmp_path_factory):
 
 @pytest.mark.timeout(900)
 def test_spark_submit_with_the_wheel_on_workers_without_it(
-    cluster, packed, python_without, redis_url, namespace, tmp_path
+    cluster, packed, python_without, delta_jars, redis_url, namespace, tmp_path
 ):
     """As docs/pipeline.md says."""
     bed = Bed(redis_url, namespace)
     bed.changes(45_000)  # so many that silver takes Spark, and the executors read in two tasks
     main = tmp_path / "submit.py"
     main.write_text("from mqregistry.cli import main; main()\n")
-    before = sum(cluster.executors())
+    jars = ",".join(str(Path(delta_jars, jar.file)) for jar in DELTA)
     command = [
         SPARK_HOME / "bin" / "spark-submit", "--master", cluster.master, "--driver-memory", "512m",
-        "--executor-memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--py-files", packed, main,
-        "pipeline", "run", "--once", "--redis", redis_url, "--namespace", namespace, "--lake", tmp_path / "lake",
+        "--executor-memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--py-files", packed, "--jars", jars,
+        main, "pipeline", "run", "--once", "--redis", redis_url, "--namespace", namespace, "--lake", tmp_path / "lake",
     ]  # fmt: skip
     env = cluster.env | {"PYSPARK_PYTHON": str(python_without), "PYTHONPATH": str(packed)}
+    without = [part for part in map(str, command) if part not in ("--jars", jars)]
+    refused = subprocess.run(without, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert refused.returncode == 253
+    assert "this Spark has no Delta: spark-submit --packages io.delta" in refused.stdout
+    assert "Traceback" not in refused.stdout + refused.stderr
+    assert "ClassNotFound" not in refused.stderr
+    before = sum(cluster.executors())
     said = end_well(list(map(str, command)), env, tmp_path)
     assert said.splitlines()[-1] == "done: 45,000 changes, 0 heartbeats, 0 lookups"
     assert sum(cluster.executors()) == before + 2

@@ -24,7 +24,7 @@ def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) ->
     from mqregistry.pipeline import backfill as work
     from mqregistry.pipeline.gold.refresh import refresh
     from mqregistry.pipeline.lake.lake import Lake
-    from mqregistry.pipeline.spark.lock import lock
+    from mqregistry.pipeline.spark.lock import locked
 
     where = Lake(lake)
     where.try_to_write()
@@ -34,13 +34,12 @@ def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) ->
             f"the lake at {where.root} holds nothing of namespace {namespace!r}: is it another --lake or --namespace? "
             "'mqregistry pipeline run' fills it"
         )
-    click.echo("starting Spark", err=True)
-    with spark.session(err=True) as session:
-        release = lock(session, where, namespace, functools.partial(click.echo, err=True))
+    tell = functools.partial(click.echo, err=True)
+    tell("starting Spark")
+    with spark.session(err=True) as session, locked(session, where, namespace, tell):
         for one in epochs:
             for step in work.backfill(session, where, namespace, one):
-                click.echo(f"epoch {one}: silver up to change {step.seq}", err=True)
-            click.echo(f"epoch {one}: gold", err=True)
+                tell(f"epoch {one}: silver up to change {step.seq}")
+            tell(f"epoch {one}: gold")
             refresh(session, where, namespace, one, since_ms=None)
-        release()
     click.echo(f"namespace {namespace}: {len(epochs)} epoch{'s' * (len(epochs) != 1)} written again")

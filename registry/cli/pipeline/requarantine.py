@@ -21,14 +21,12 @@ def requarantine(namespace: str, lake: str, spark: SparkStart) -> None:
     """
     from mqregistry.pipeline.bronze.again import requarantine as work
     from mqregistry.pipeline.lake.lake import Lake
-    from mqregistry.pipeline.spark.lock import lock
+    from mqregistry.pipeline.spark.lock import locked
 
     where = Lake(lake)
     where.try_to_write()
-    with spark.session() as session:
-        release = lock(session, where, namespace, click.echo)
+    with spark.session() as session, locked(session, where, namespace, click.echo):
         done = [work(session, where, namespace, epoch) for epoch in where.epochs(namespace)]
-        release()
     read, left = sum(one.read for one in done), sum(one.left for one in done)
     if not read and not left:
         click.echo(f"nothing of namespace {namespace} is in quarantine at {where.root}")
