@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from mqregistry.errors import MissingRight, RegistryError, StoreError, StoreUnavailable
+from mqregistry.errors import MissingRight, StoreError, StoreUnavailable
 from mqregistry.events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS
 from mqregistry.events.journal import Stream as Name
 from mqregistry.store.streams import acknowledge_with
@@ -32,6 +32,7 @@ from .silver.next_changes import ClockSetBack, MissingChanges
 from .silver.progress import last
 from .spark.errors import Passing, plain
 from .spark.lock import locked
+from .turns import Stopped, Turns
 
 SILVER: Final = "silver"
 GOLD: Final = "gold"
@@ -40,10 +41,6 @@ _AGAIN_S: Final = 5.0
 _MOST_S: Final = 60.0
 _FOLLOW_S: Final = 10.0  # how often silver looks for what bronze has
 _FIGURES: Final = 5  # gold follows at every fifth interval: a refresh costs the same, however little came
-
-
-class Stopped(RegistryError):
-    """The run was asked to stop."""
 
 
 class Plan(NamedTuple):
@@ -70,7 +67,7 @@ class NamespaceRun:
 
     def __init__(
         self, spark: SparkSession, lake: Lake, plan: Plan, *, tell: Callable[[str], None], progress: RunReport,
-        writing: threading.Lock, stop: threading.Event,
+        writing: Turns, stop: threading.Event,
     ) -> None:  # fmt: skip
         self.entries: dict[str, int] = dict.fromkeys(STREAMS, 0)
         self._spark = spark
@@ -145,7 +142,9 @@ class NamespaceRun:
 
     def close(self) -> None:
         """End the queries; a batch that was not written is read again by the next run."""
+        jobs: Any = self._spark.sparkContext._jsc.sc()
         for started in self._queries.values():
+            jobs.cancelJobGroupAndFutureJobs(str(started.runId))  # a batch of gold has many jobs
             started.stop()
         self._queries.clear()
         self._lock.close()

@@ -20,9 +20,10 @@ from mqregistry.store.connection.url import without_password
 
 from .lake.lake import Lake
 from .maintain import Upkeep
-from .namespace import NamespaceRun, Plan, Stopped
+from .namespace import NamespaceRun, Plan
 from .progress import RunReport, Unwatched
 from .spark.errors import plain_errors
+from .turns import Stopped, Turns
 
 READER: Final = "pipeline"
 _LOOK_S: Final = 0.5
@@ -67,10 +68,12 @@ def run(
     """
     stop = stop or threading.Event()
     names = list(dict.fromkeys(settings.namespaces))
-    writing = threading.Lock()
+    writing = Turns(stop)
     failed: list[RegistryError] = []
     with contextlib.ExitStack() as closing, plain_errors():
         works: dict[str, NamespaceRun] = {}
+        set_log_level = spark.sparkContext.setLogLevel
+        closing.callback(set_log_level, "ERROR")
         for name in names:
             plan = Plan(
                 settings.redis_url, name, settings.reader, settings.limit, settings.accept_gap,
@@ -81,6 +84,7 @@ def run(
                 progress=progress or Unwatched(), writing=writing, stop=stop,
             )  # fmt: skip
             closing.callback(works[name].close)
+        closing.callback(set_log_level, "OFF")  # Spark logs a stack for each batch that a stop breaks off
         left, upkeep = dict(works), Upkeep(spark, lake)
         while left and not stop.is_set():
             for name, work in list(left.items()):
@@ -100,7 +104,7 @@ def run(
                     failed.append(error)
                     left.pop(name).close()
             if not once:
-                with writing:
+                with contextlib.suppress(Stopped), writing:
                     upkeep.when_due()
                 stop.wait(_LOOK_S)
     if failed:

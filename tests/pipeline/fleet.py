@@ -200,6 +200,7 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
             counts["differences"] += len(found.differences) + (found.missing is not None)
             what = f"{len(found.differences)} differences {found.differences[:3]} {found.missing or ''}"
             print(f"after {at + 1} sequences: {found.seq} changes, {found.cells} cells, {what}", flush=True)
+            run.renew_connections()  # brokers expired meanwhile
         elif pick.random() < 0.3:
             for namespace in pair.namespaces:
                 counts["expired"] += asyncio.run(expire(pair.redis_url, namespace, pair.compat))

@@ -98,7 +98,7 @@ def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spa
         while wanted not in out.read_text(errors="replace") and time.monotonic() < end_s:
             run(filled.go_on(5))
             assert process.poll() is None, out.read_text(errors="replace")
-            time.sleep(0.3)
+            time.sleep(2)  # hours pass in some operations, and each is an hour of figures
         time.sleep(pick.random() * 2)  # a random moment is what is wanted
         kill(process, pick.choice(["Python", "Java", "both"]))
     run(filled.go_on(20))
