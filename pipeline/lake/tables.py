@@ -107,7 +107,7 @@ def owned(owner: Sequence[str], of: str = "") -> str:
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
+    """Returns a text as a literal of SQL, in quotes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
