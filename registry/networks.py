@@ -21,6 +21,12 @@ def parse_address(text: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host, a name or an address, is reached from its own machine alone."""
+    address = parse_address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
 def why_unreachable(broker_addr: str, sender: str) -> str:
     """Why others than itself will hardly reach a broker at this address; "" = they may.
 

@@ -80,11 +80,9 @@ def find(
         at = moment(stale_since_ms)[11:19]
         found.append(ConsoleFinding("bad", say("What is shown here is of {time}: {reason}", time=at, reason=reason)))
     if facts is not None:
-        found += _hearing(facts, away) if stale_since_ms is None else ()
-        found += _empty(facts, tables) if stale_since_ms is None else ()
-        found += _overdue(facts) if stale_since_ms is None else ()
-        found += _fleet(facts, recent) if stale_since_ms is None else ()
-        found += _unreachable(facts) if stale_since_ms is None else ()
+        if stale_since_ms is None:
+            found += (*_hearing(facts, away), *_empty(facts, tables), *_overdue(facts))
+            found += (*_fleet(facts, recent), *_unreachable(facts))
         found += _streams(facts)
         found += _refused(facts)
     found += _routes(tables, sums)
@@ -154,27 +152,27 @@ def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[ConsoleFinding]:
     for one in fleet.front_ends:
         views = sorted({worker.facts.view for worker in one.workers if not worker.gone} - {"fresh", ""})
         missing = sum(seq > one.seq and ms < one.told_ms - _BEHIND_MS for seq, ms in old)
+        level: Level = "warn"
         if one.state == "gone":
             text = say("The front end {name} is gone since {time}.", name=one.name, time=clock(one.told_ms, now_ms))
-            yield ConsoleFinding("warn", text, "/front-ends")
         elif one.state == "not ready":
             text = say("The front end {name} is not ready: it answers nobody yet.", name=one.name)
-            yield ConsoleFinding("warn", text, "/front-ends")
         elif one.state == "draining":
             text = say("The front end {name} is draining: it sends clients away.", name=one.name)
-            yield ConsoleFinding("note", text, "/front-ends")
+            level = "note"
         elif views:
             text = say(
                 "The front end {name} answers with tables that may be old ({views}).", name=one.name,
                 views=", ".join(views),
             )  # fmt: skip
-            yield ConsoleFinding("warn", text, "/front-ends")
         elif missing:
             text = say(
                 "The front end {name} is behind: it lacks {changes} of more than {seconds} s ago.", name=one.name,
                 changes=counted(missing, "change"), seconds=_BEHIND_MS // 1000,
             )  # fmt: skip
-            yield ConsoleFinding("warn", text, "/front-ends")
+        else:
+            continue
+        yield ConsoleFinding(level, text, "/front-ends")
     there = [one for one in fleet.sweepers if not one.gone]
     if fleet.sweepers and not there:
         last_ms = max(one.last_sweep_ms for one in fleet.sweepers)

@@ -34,9 +34,8 @@ _CELLS = 5000  # topics of which the queue data is asked for at once
 _NAMES = 500  # brokerNames whose numbers of topics are asked for at once
 _LOOKED_AT = 500  # brokerNames that are looked at for the queue data of one topic
 _KV_AT_ONCE = 10  # namespaces whose values are read side by side
-_queue_data = msgspec.json.Decoder(QueueData)
-# Most topics of a registry have one of few values.
-_decode_queue_data = functools.lru_cache(maxsize=16_384)(_queue_data.decode)
+# Most topics of a registry have one of few values, and share it.
+_decode_queue_data = functools.lru_cache(maxsize=16_384)(msgspec.json.Decoder(QueueData).decode)
 # section -> the key of one row of it
 _ROW: dict[str, Callable[[str, str], str]] = {
     "brokers": keys.broker,
@@ -246,14 +245,6 @@ async def read_topic_queues(store: Store, topic: str) -> dict[str, QueueData]:
             return dict(sorted(found.items()))
 
 
-class _SharedQueueData(dict[bytes, QueueData]):
-    """Text -> queue data: most topics of a registry have one of few values, and share it."""
-
-    def __missing__(self, text: bytes) -> QueueData:
-        found = self[text] = _queue_data.decode(text)
-        return found
-
-
 def broker_row(flat: list[bytes]) -> BrokerRow:
     """The HASH ``broker:<brokerName>`` as a value."""
     fields = dict(pairs(flat))
@@ -281,10 +272,9 @@ async def read_tables(store: Store) -> tuple[NamespaceHead, Tables]:
     async for name, flat in read_section(store, "brokers"):
         with _left_out_if_broken(store, f"broker:{name}"):
             tables.brokers[name] = broker_row(flat)
-    decode = _SharedQueueData().__getitem__
     async for name, cells in read_queues(store, tables.brokers):
         try:
-            tables.set_cells(name, list(map(bytes.decode, cells)), map(decode, cells.values()))
+            tables.set_cells(name, list(map(bytes.decode, cells)), map(_decode_queue_data, cells.values()))
         except (msgspec.DecodeError, UnicodeDecodeError):
             for raw, queue_data in cells.items():
                 decode_queue_data(_text(store, f"queues:{name}", raw), queue_data)

@@ -8,6 +8,7 @@ import copy
 import logging
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -35,16 +36,9 @@ class CallTimes:
     """How long calls of Redis took, with the way to it and back, and how many failed."""
 
     def __init__(self) -> None:
-        self.scripts: dict[str, Durations] = {}  # by script
+        self.scripts: defaultdict[str, Durations] = defaultdict(Durations)  # by script
         self.reads = Durations()  # of plain commands, sent together
         self.away = self.refused = 0  # calls that Redis did not answer, or not with what they need
-
-    def script(self, name: str) -> Durations:
-        """Return the times that a script took."""
-        times = self.scripts.get(name)
-        if times is None:
-            times = self.scripts[name] = Durations()
-        return times
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
@@ -187,7 +181,7 @@ class Store:
                     raise
                 await self.init_namespace()
                 reply = await self._run(script, arguments)
-        self.times.script(name).add(time.perf_counter() - started)
+        self.times.scripts[name].add(time.perf_counter() - started)
         return reply
 
     async def read(self, *commands: Sequence[Any]) -> list[Any]:

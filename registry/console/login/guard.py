@@ -12,8 +12,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from ...networks import parse_address
-from .reach import LOOPBACK, Reach, is_loopback
+from ...networks import is_loopback, parse_address
+from .reach import LOOPBACK, Reach
 
 _HEADERS: Final = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from ...networks import Networks, canonical_network, parse_address
+from ...networks import Networks, canonical_network, is_loopback, parse_address
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS: Final = {"http": ":80", "https": ":443"}
@@ -38,14 +37,6 @@ class Reach(NamedTuple):
     def is_proxy(self, host: str) -> bool:
         """Whether a peer is one of the proxies."""
         return Networks(self.proxies).has(parse_address(host))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_reach(

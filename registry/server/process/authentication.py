@@ -11,7 +11,7 @@ from ...auth.refused import RefusedKind
 from ...auth.rights import Kind
 from ...auth.users import ANONYMOUS
 from ...events.changes import AuthChanged
-from ...networks import parse_address
+from ...networks import is_loopback
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.leases import Renewal
@@ -101,12 +101,7 @@ class Authentication:
             )  # fmt: skip
         else:
             self._context.authorize(None)
-        if self._warns and policy.mode is not self._warned_of and not _is_loopback(settings.bind_address):
+        if self._warns and policy.mode is not self._warned_of and not is_loopback(settings.bind_address):
             self._warned_of = policy.mode
             if policy.mode is not Mode.ENFORCE:
                 logger.warning(WHAT_STRANGERS_MAY, policy.mode, settings.bind_address, settings.listen_port)
-
-
-def _is_loopback(host: str) -> bool:
-    address = parse_address(host)
-    return address.is_loopback if address is not None else host == "localhost"

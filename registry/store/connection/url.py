@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import os
 import re
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigError
 from ...names import MAX_NAME_BYTES, printable
+from ...networks import is_loopback
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
 
@@ -145,16 +145,7 @@ def is_open_to_others(url: str) -> bool:
     address, parts = parse_url(url), urlsplit(url)
     hosts = [host for host, _ in address.hosts] or [parts.hostname or ""]
     protected = parts.password or address.login.get("password") or "ssl_certfile=" in parts.query
-    return not protected and parts.scheme != "unix" and not all(map(_is_this_machine, hosts))
-
-
-def _is_this_machine(host: str) -> bool:
-    if host in ("", "localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
+    return not protected and parts.scheme != "unix" and any(host and not is_loopback(host) for host in hosts)
 
 
 def username_of(url: str) -> str | None:
