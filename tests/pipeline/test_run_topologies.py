@@ -190,7 +190,7 @@ def test_sentinel_fails_over_between_batches_and_rounds(folder, namespace, lake,
 @pytest.mark.long
 def test_sentinel_promotes_a_replica_that_has_less_than_was_read(folder, namespace, lake, tmp_path, spark, record):
     # Sentinel takes no replica that was parted for more than ten times this: a round must fit in
-    with sentinel_setup(folder, down_after_ms=6000) as sentinel:
+    with sentinel_setup(folder, down_after_ms=15_000) as sentinel:
         epoch = live(sentinel.url, namespace)
         wait_caught_up(sentinel)
         new = sentinel.replica

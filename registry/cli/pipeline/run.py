@@ -101,7 +101,7 @@ def run(
 
             progress = PipelineStatus()
             stack.callback(HttpServer(settings.bind_address, metrics_port, progress, flag="--metrics-port").close)
-        session = stack.enter_context(spark.session())
+        session = stack.enter_context((spark if once else spark.for_small_batches()).session())
         started = True
         wanted = RunSettings(settings.redis, (settings.namespace, *others), reader, accept_gap, max_entries)
         done = work(

@@ -13,6 +13,7 @@ import click
 from ..options import config_file_option, read_settings, setting_options, together
 from .extras import spark_extra
 
+_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://.+")
 
@@ -24,6 +25,10 @@ class SparkStart(NamedTuple):
     driver_memory: str
     jars: str | None
     conf: dict[str, str]
+
+    def for_small_batches(self) -> SparkStart:
+        """Has Spark interpret its plans; for what one minute brings, compiling them costs more than it saves."""
+        return self._replace(conf={**_INTERPRETED, **self.conf})
 
     @contextlib.contextmanager
     def session(self, *, err: bool = False) -> Iterator[Any]:
