@@ -4,9 +4,9 @@
          gained(broker_name, flat, count): as HSET took them, count of them are new
          lost(broker_name, topics): their queue data is gone
          leave(broker_name): takes its queue data away as a whole
-         Few topics are entered at once. For many, which cost Redis a microsecond each, only a note is made, and
-         tidy_topics enters them: of a brokerName that gained many in "arriving"; of one that left, its queue data is kept
-         as leaving:<number>.
+         Few topics are entered at once. Many would cost Redis a microsecond each: a note is made of them, which
+         tidy_topics works off. "arriving" has the brokerNames that gained many topics; leaving:<number> is the queue data
+         of one that left.
          The sets say where to look. The queue data decides: a member whose queue data is missing is about to go.
          So a key of another type in the place of a set keeps nobody from registering. ]]
 --- @include "include/expect"

@@ -137,7 +137,7 @@ class LocalRegistry(AnyRegistry):
 
     @property
     def is_running(self) -> bool:
-        """Whether it answers, or would if it could."""
+        """Whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
@@ -158,7 +158,7 @@ class LocalRegistry(AnyRegistry):
             raise StartError(f"the registry did not start: {self.log().strip()}")
 
     def stop(self) -> None:
-        """End it, as an outage of the whole registry; ``start`` brings it back."""
+        """Stop all of it, as an outage would; ``start`` brings it back."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -181,13 +181,13 @@ class LocalRegistry(AnyRegistry):
         return (self._folder / "up.log").read_text(errors="replace")
 
     def _environment(self) -> dict[str, str]:
-        """No settings of the caller's; and the operators' commands of this machine do not take it for theirs."""
+        """The caller's environment without its settings, and with a folder of its own in which commands look for it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         server = os.environ.get(_SERVER)
         return kept | {"XDG_RUNTIME_DIR": str(self._folder)} | ({_SERVER: server} if server else {})
 
 
 def _run(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """In a thread of its own, as the caller's may have an event loop."""
+    """Run in a thread of its own: that of the caller may have an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
