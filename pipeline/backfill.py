@@ -17,7 +17,7 @@ _AREA: Final = "_backfill"
 
 
 def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Iterator[Progress]:
-    """Write silver again, up to the change where it is; nothing of it counts before all of it is written.
+    """Write silver again, up to the change where it is. Each table counts as it is written; gold follows the last one.
 
     Raises:
         LakeError: see :meth:`mqregistry.pipeline.silver.advance.Silver.advance`.
@@ -29,7 +29,8 @@ def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Ite
     yield from again.advance(upto_seq=before.now.seq if before.now else None)
     of_epoch = owned((namespace, epoch))
     for table in SILVER:
-        rows = spark.read.format("delta").load(lake.path(f"{area}/{table}")) if lake.exists(f"{area}/{table}") else None
+        ensure(spark, lake, f"silver/{table}", area)  # one to which nothing was written is empty
+        rows = spark.read.format("delta").load(lake.path(f"{area}/{table}"))
         _replace(spark, lake, f"silver/{table}", of_epoch, rows)
     of_changes = [("changes", *gap) for gap in again.gaps]
     found = make_rows(spark, "silver/gap", (namespace, epoch), of_changes) if of_changes else None
@@ -39,7 +40,7 @@ def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Ite
     assert again.now is not None
     before.now = again.now._replace(number=before.now.number if before.now else again.now.number)
     before.tell("backfill", touched_ms=0)
-    lake.remove(_AREA)
+    lake.remove(area)
 
 
 def _replace(spark: SparkSession, lake: Lake, name: str, where: str, rows: DataFrame | None) -> None:

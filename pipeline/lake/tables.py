@@ -39,7 +39,7 @@ def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) 
     if delta is None:
         columns = ", ".join(_column(field) for field in schema)
         properties = dict(_PROPERTIES)
-        if area is not None or name.startswith("silver/"):
+        if area is None and name.startswith("silver/"):
             properties["delta.enableChangeDataFeed"] = "true"
         given = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         spark.sql(

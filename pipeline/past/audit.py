@@ -149,7 +149,7 @@ def audit(
             exact.epoch, exact.seq, again.now.seq, cells, tuple(again.gaps), found, entries, figures.compared
         )  # fmt: skip
     finally:
-        lake.remove("_audit")
+        lake.remove(area)
 
 
 def _last_clean(lake: Lake, place: tuple[str, str]) -> _Clean | None:

@@ -16,7 +16,7 @@ def maintain(lake: str, spark: SparkStart) -> None:
     """Merge small files (OPTIMIZE), and remove files that have not counted for seven days (VACUUM).
 
     'pipeline run' does this by itself, every hour and every day; for 'pipeline run --once' from cron run it once a day.
-    It may run beside either.
+    Let nothing else write to the lake meanwhile.
     """
     from mqregistry.pipeline.lake.lake import Lake
     from mqregistry.pipeline.maintain import maintain as work
