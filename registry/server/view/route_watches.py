@@ -28,11 +28,6 @@ _HISTORY_TOPICS: Final = 100_000
 _TELL_S: Final = 0.001
 # Clients that are notified before the time is checked.
 AT_A_TIME: Final = 20
-# No further clients are notified before all but a few of those notified have asked again, or this time is over: their
-# requests would all be ready in one turn of the event loop, and a lookup would wait for them.
-_ASK_AGAIN_S: Final = 0.01
-# How often it is looked whether they have.
-_LOOK_S: Final = 0.001
 # Before every change that the history has.
 _BEFORE_ALL: Final = -1
 # How many topics all held requests of a worker may name: about 100 MB.
@@ -79,8 +74,6 @@ class RouteWatches:
         # Who is to be told now, and of changes from which seq on.
         self._due: dict[Watcher, int] = {}
         self._is_telling = False
-        self._told: set[Watcher] = set()  # those notified lately who have not asked again
-        self._told_until_s = 0.0
         self._untold: set[Watcher] = set()  # those that were not told yet that everything may have changed
         self._history: deque[_Entry] = deque()
         self._history_topics = 0
@@ -139,7 +132,6 @@ class RouteWatches:
         """
         self._release(watcher)  # the new request replaces the old one, whose answer nobody waits for
         self._watchers.add(watcher)
-        self._told.discard(watcher)
         since = request.since
         held = _Held(opaque, request.topics, now_s + min(request.hold_ms / 1000, MAX_HOLD_S))
         changed: frozenset[str] | None = frozenset()
@@ -163,7 +155,6 @@ class RouteWatches:
         """The connection is closed: drop its request, and the history with the last watcher."""
         self._release(watcher)
         self._watchers.discard(watcher)
-        self._told.discard(watcher)
         self._untold.discard(watcher)
         if not self._watchers:
             self._forget_history()
@@ -188,23 +179,17 @@ class RouteWatches:
             self._tell_some()
 
     def _tell_some(self) -> None:
-        now_s = perf_counter()
-        if now_s >= self._told_until_s:
-            self._told.clear()
-        if len(self._told) < AT_A_TIME:
-            until_s = now_s + _TELL_S
-            while self._due:
-                for watcher, first_seq in list(islice(self._due.items(), AT_A_TIME)):
-                    held = self._release(watcher)
-                    assert held is not None
-                    self._told.add(watcher)
-                    self._send(watcher, held.opaque, self._changed_from(first_seq, held.topics))
-                if perf_counter() >= until_s:
-                    break
-            self._told_until_s = perf_counter() + _ASK_AGAIN_S
+        until_s = perf_counter() + _TELL_S
+        while self._due:
+            for watcher, first_seq in list(islice(self._due.items(), AT_A_TIME)):
+                held = self._release(watcher)
+                assert held is not None
+                self._send(watcher, held.opaque, self._changed_from(first_seq, held.topics))
+            if perf_counter() >= until_s:
+                break
         self._is_telling = bool(self._due)
         if self._is_telling:
-            asyncio.get_running_loop().call_later(_LOOK_S, self._tell_some)
+            asyncio.get_running_loop().call_soon(self._tell_some)
 
     def _changed_from(self, first_seq: int, topics: frozenset[str]) -> frozenset[str] | None:
         """Which of these topics changed with this seq or a later one; None: the history does not go back so far."""
