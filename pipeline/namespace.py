@@ -87,7 +87,7 @@ class NamespaceRun:
         self._again_s = 0.0
         self._pause_s = _AGAIN_S / 2
         self._observe_s = 0.0
-        self._lock, self._is_locked = contextlib.ExitStack(), False
+        self._lock: contextlib.ExitStack | None = None  # while the namespace is this run's
 
     def once(self) -> None:
         """Take in what is there now.
@@ -147,15 +147,17 @@ class NamespaceRun:
             jobs.cancelJobGroupAndFutureJobs(str(started.runId))  # a batch of gold has many jobs
             started.stop()
         self._queries.clear()
-        self._lock.close()
-        self._is_locked = False
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     # beginning
 
     def _begin(self) -> None:
-        if not self._is_locked:
-            self._lock.enter_context(locked(self._spark, self._lake, self._plan.namespace, self._tell))
-            self._is_locked = True
+        if self._lock is None:
+            lock = contextlib.ExitStack()
+            lock.enter_context(locked(self._spark, self._lake, self._plan.namespace, self._tell))
+            self._lock = lock
         stream = Stream(self._login, self._plan.namespace, CHANGES)
         try:
             epoch, _ = stream.epoch()

@@ -57,7 +57,6 @@ _VALID: Final = _columns(
     ("valid_from", MOMENT), ("valid_to", MOMENT, True), ("from_seq", _I), ("to_seq", _I, True),
     ("ended_by", _S, True), ("from_by", _S, True), ("to_by", _S, True),
 )  # fmt: skip
-AUTHORS: Final = ("from_by", "to_by")
 LATER: Final = ("valid_to", "to_seq", "ended_by", "to_by")
 """Null while a row holds."""
 

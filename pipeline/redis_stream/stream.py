@@ -226,16 +226,6 @@ class Stream:
         density = self._density(first_id, end)
         return end if density.total <= count else self._moment(density.moment(count), start, end)
 
-    def has_more(self, start: Position, count: int, end: Position) -> bool:
-        """Whether more than ``count`` entries lie after ``start``, up to ``end``; by reading them."""
-        at, left = str(start.id), count + 1
-        while left > 0:
-            found = self._commands.range(f"({at}", str(end.id), min(left, PAGE_ENTRIES))
-            if not found:
-                return False
-            at, left = found[-1][0].decode(), left - len(found)
-        return True
-
     def cut(self, start: Position, end: Position, parts: int, least: int) -> list[Position]:
         """Ends of at most ``parts`` ranges from ``start`` to ``end``, each of ``least`` entries or more."""
         ends: list[Position] = []

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ..gold.inputs import Inputs
 from ..lake.lake import Lake, LakeError
+from ..lake.tables import literal
 from ..past.travel import EpochPast, show_ms
 
 DEFAULT_MS: Final = 30 * 24 * 3_600_000
@@ -120,7 +121,7 @@ def ask(spark: SparkSession, lake: Lake, past: EpochPast, kind: str, names: list
     """
     from_ms, to_ms = time
     inputs = Inputs(spark.newSession(), lake, past.namespace, past.epoch, seq=past.progress.seq)
-    texts = ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in names)
+    texts = ", ".join(map(literal, names))
     try:
         for table in ("broker_addr", "broker_row", "queue_data"):
             inputs.view(table, inputs.held(table, from_ms, to_ms - 1))
