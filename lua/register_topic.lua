@@ -14,7 +14,7 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/collect"
---- @include "include/registered"
+--- @include "include/keep_registered"
 --- @include "include/owner"
 --- @include "include/topic_sets"
 local NAMES_AT_ONCE = 250
@@ -61,7 +61,7 @@ for i = 1, #names do
   local name = names[i]
   local key = P .. "queues:" .. name
   local before = call("HGET", key, topic)
-  local data = with_registered(final[name], before)
+  local data = keep_registered(final[name], before)
   if before ~= final[name] and before ~= data then
     if call("HSET", key, topic, data) == 1 then
       enter(name, {topic, data})

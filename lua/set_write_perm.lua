@@ -17,7 +17,7 @@
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/queue_data"
---- @include "include/registered"
+--- @include "include/keep_registered"
 --- @include "include/emit_topics"
 --- @include "include/owner"
 local name, mode, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -41,7 +41,7 @@ local bodies, write, rest = plan_perms(name, function(data, topic)
   local changed = with_perm(data, function(perm)
     return mode == "add" and 6 or mode == "give" and bit.bor(perm, 2) or bit.band(perm, bit.bnot(2))
   end)
-  return changed == data and data or with_registered(changed, data)
+  return changed == data and data or keep_registered(changed, data)
 end, count > most and most or nil, ARGV[4])
 if mode ~= "wipe" then
   call("HDEL", P .. "wiping", name) -- this is newer than a wipe that is not done

@@ -44,11 +44,13 @@ ALLOWED = {
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),
     "server.counting": {*VALUES, "protocol"},
-    "server.auth": {*VALUES, "auth", "protocol", "request_rights", "store", "tasks", "server.counting", "server.rates"},
+    "server.auth": {
+        *VALUES, "auth", "protocol", "request_rights", "store", "tasks", "server.counting", "server.limits",
+    },
     "server.view": {*TABLES, "follow", "protocol", "store", "tasks", "server.auth", "server.counting"},
-    "server.rates": {*VALUES, "protocol", "config"},
+    "server.limits": {*VALUES, "protocol", "config"},
     "server.requests": {
-        *TABLES, "protocol", "store", "config", "client", "server.auth", "server.counting", "server.rates",
+        *TABLES, "protocol", "store", "config", "client", "server.auth", "server.counting", "server.limits",
         "server.view",
     },
     "server.net": {

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from mqregistry.server.process.figures.table import METRICS, PREFIX, Metric
+from mqregistry.server.process.figures.metrics_table import METRICS, PREFIX, Metric
 
 FILE: Final = Path(__file__).with_name("dashboard.json")
 

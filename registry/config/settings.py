@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from .limit_settings import LimitSettings
 from .option import About, Kind, Option, RunTime
-from .rate_settings import RateSettings
 from .stream_settings import StreamSettings
 
 _KINDS: Final[dict[type, Kind]] = {bool: "bool", int: "int", str: "str"}
@@ -321,7 +321,7 @@ def options() -> dict[str, Option]:
     # what is shown goes from the port to the limits: from the last class to its bases
     for field in sorted(
         msgspec.structs.fields(Settings),
-        key=lambda field: sum(field.name in base.__struct_fields__ for base in (StreamSettings, RateSettings)),
+        key=lambda field: sum(field.name in base.__struct_fields__ for base in (StreamSettings, LimitSettings)),
     ):
         if field.name in ("sources", "without_effect", "java_paths"):
             continue

@@ -4,8 +4,8 @@
 
 from typing import Annotated, Final
 
+from .limit_settings import LimitSettings
 from .option import About, RunTime
-from .rate_settings import RateSettings
 
 _KEPT: Final = RunTime(False, "a small value throws away what the pipeline has not read, a large one fills Redis")
 
@@ -15,7 +15,7 @@ def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
     return About(key, help, run_time=_KEPT, least=least, most=most)
 
 
-class StreamSettings(RateSettings, frozen=True, kw_only=True):
+class StreamSettings(LimitSettings, frozen=True, kw_only=True):
     """One value of each for a namespace, whichever sweeper trims. (A Struct has one base, hence this one's.)"""
 
     changes_max_age_hours: Annotated[

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mqregistry.server.counting.counters import Counters
-from mqregistry.server.process.figures.table import OF_PIPELINE
+from mqregistry.server.process.figures.metrics_table import OF_PIPELINE
 from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, FrontEndWorkers, Status, exposition
 from mqregistry.store.streams import Alarm, ReaderPosition, StreamReader, StreamState, Survey
 

@@ -17,7 +17,7 @@ import yaml
 from mqregistry.cli.run.console import PORT
 from mqregistry.console.app import PAGES
 from mqregistry.events.changes import TYPES
-from mqregistry.server.process.figures.table import METRICS, PREFIX
+from mqregistry.server.process.figures.metrics_table import METRICS, PREFIX
 
 from .files import DEPLOY, ROOT
 

@@ -18,7 +18,7 @@ import mqregistry.testing
 from mqregistry.config.settings import options_by_key
 from mqregistry.events.changes import TYPES
 from mqregistry.protocol.codes import RequestCode, ResponseCode
-from mqregistry.server.process.figures.table import METRICS, PREFIX
+from mqregistry.server.process.figures.metrics_table import METRICS, PREFIX
 from mqregistry.store.scripts import load
 
 from ..cli.process.test_readme import KNOWN

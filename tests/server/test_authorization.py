@@ -16,7 +16,7 @@ from mqregistry.server.auth import authorization as module
 from mqregistry.server.auth.authorization import Authorization
 from mqregistry.server.auth.caller import NO_CERTIFICATE, NOBODY, Certificate, How
 from mqregistry.server.auth.proofs import VERIFIED_FOR_S
-from mqregistry.server.rates.failures import Failures
+from mqregistry.server.limits.failures import Failures
 
 from .auth_bed import ADMIN, broker_user, secret_of, user
 

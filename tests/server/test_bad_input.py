@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from mqregistry.protocol.command import Command, encode_command
-from mqregistry.server.rates.summary_log import LINES_EACH
+from mqregistry.server.limits.summary_log import LINES_EACH
 
 from .harness import Broker, Client, wait_until
 

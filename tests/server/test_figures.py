@@ -14,9 +14,9 @@ import pytest
 
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.server.process.figures import sweeper_status
+from mqregistry.server.process.figures.metrics_table import OF_PIPELINE
 from mqregistry.server.process.figures.pipeline_status import PipelineStatus
 from mqregistry.server.process.figures.sweeper_status import SweeperStatus
-from mqregistry.server.process.figures.table import OF_PIPELINE
 from mqregistry.server.process.figures.worker_figures import UnwritableTopics, process_figures, roles
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import exposition

@@ -13,9 +13,9 @@ from mqregistry.errors import RateExceeded
 from mqregistry.protocol.command import Command
 from mqregistry.server.auth.authorization import Authorization
 from mqregistry.server.auth.tally import MADE_UP, MADE_UP_OF_ADDRESS, Tally
-from mqregistry.server.rates.failures import OF_ADDRESS_BURST, OF_USER_BURST, Failures
-from mqregistry.server.rates.loop_time import AT_ONCE_S, PART, LoopTime
-from mqregistry.server.rates.rates import Rates
+from mqregistry.server.limits.failures import OF_ADDRESS_BURST, OF_USER_BURST, Failures
+from mqregistry.server.limits.loop_time import AT_ONCE_S, PART, LoopTime
+from mqregistry.server.limits.rates import Rates
 from mqregistry.server.requests.decoding_turns import DecodingTurns
 
 from .auth_bed import ADMIN, user

@@ -22,10 +22,10 @@ from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StartError
 from mqregistry.server.auth.tally import Tally
 from mqregistry.server.counting.counters import Counters
-from mqregistry.server.process.figures.table import OF_PIPELINE, Series
+from mqregistry.server.limits.rates import Rates
+from mqregistry.server.process.figures.metrics_table import OF_PIPELINE, Series
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, FrontEndWorkers, Status
-from mqregistry.server.rates.rates import Rates
 from mqregistry.store.store import CallTimes, RedisFigures
 from mqregistry.store.streams import Alarm, ReaderPosition, StreamReader, StreamState, Survey
 

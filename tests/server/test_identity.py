@@ -7,8 +7,8 @@ import pytest
 from mqregistry.auth.rights import Role
 from mqregistry.config.settings import Settings
 from mqregistry.errors import StartError
-from mqregistry.server.net.certificates import id_of, read_certificate, revoked_in
 from mqregistry.server.net.tls import Tls
+from mqregistry.server.net.x509 import id_of, read_certificate, revoked_in
 from tests.certificates import Authority, replace
 
 from .auth_bed import Caller, Rules, broker_user, in_force, refused_with, user

@@ -18,8 +18,8 @@ from mqregistry.server.auth.authorization import Authorization
 from mqregistry.server.auth.caller import Certificate
 from mqregistry.server.auth.open_lookups import OpenLookups
 from mqregistry.server.auth.tally import Tally
+from mqregistry.server.limits.failures import Failures
 from mqregistry.server.net.connection import ServerConnection
-from mqregistry.server.rates.failures import Failures
 
 from .auth_bed import ADMIN, user
 from .pair import Pair, Wire, fill

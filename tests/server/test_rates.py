@@ -10,9 +10,9 @@ import pytest
 from mqregistry.config.settings import Settings, options
 from mqregistry.config.sources import build
 from mqregistry.errors import ConfigError, RateExceeded
-from mqregistry.server.rates.rates import MOST_ADDRESSES, Rates
-from mqregistry.server.rates.summary_log import LINES, LINES_EACH, SUMMARY_S, SummaryLog
-from mqregistry.server.rates.token_buckets import SECOND_NS
+from mqregistry.server.limits.rates import MOST_ADDRESSES, Rates
+from mqregistry.server.limits.summary_log import LINES, LINES_EACH, SUMMARY_S, SummaryLog
+from mqregistry.server.limits.token_buckets import SECOND_NS
 
 STRANGER = "10.1.2.3"
 

@@ -26,9 +26,9 @@ from mqregistry.config.sources import build
 from mqregistry.errors import StartError
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
-from mqregistry.server.net.certificates import end_of_certificates
 from mqregistry.server.net.tls import Tls, stamp
 from mqregistry.server.net.tls_transport import TlsTransport
+from mqregistry.server.net.x509 import end_of_certificates
 from tests.certificates import Authority, _make, replace
 
 from .harness import Broker, Client, wait_until

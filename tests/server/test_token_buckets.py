@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqregistry.server.rates.token_buckets import SECOND_NS, TokenBuckets
+from mqregistry.server.limits.token_buckets import SECOND_NS, TokenBuckets
 
 STEPS_NS = st.one_of(st.integers(0, 1000), st.integers(0, 3 * SECOND_NS))
 

@@ -22,7 +22,7 @@ from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
 from ...request_rights import FOR_A_BROKER, REQUESTS, Resources, RowClusters, broker_addr_of, needs_of, parsed, rows_of
-from ..rates.failures import Failures
+from ..limits.failures import Failures
 from .caller import NOBODY, Caller, How, Signer, Unproven, source_of
 from .open_lookups import OpenLookups
 from .peer import LastDecision, Peer

@@ -12,7 +12,7 @@ from ...auth.users import User
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...protocol.registration import digest_of
-from ..rates.failures import Failures
+from ..limits.failures import Failures
 from .caller import (
     NOBODY,
     TOO_MANY_FAILURES,

@@ -24,7 +24,7 @@ import msgspec
 from ...config import properties
 from ...config.settings import Settings, options
 from ...errors import RemoteProtocolError, StartError
-from .certificates import CertificateId, end_of_certificates, end_of_lists, revoked_in
+from .x509 import CertificateId, end_of_certificates, end_of_lists, revoked_in
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from ...errors import RemoteProtocolError
 from ..counting.counters import Closed
-from .certificates import read_certificate
 from .connection import ServerConnection
 from .small_reads import SmallReads
+from .x509 import read_certificate
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from ...errors import RegistryError, StoreUnavailable
 from ...store.processes import Fleet, FrontEnd, read_fleet
 from ...store.store import Store
 from ...tasks import cancelled, pause
-from .figures.table import Series
+from .figures.metrics_table import Series
 
 logger = logging.getLogger(__name__)
 

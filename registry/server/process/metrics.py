@@ -17,9 +17,9 @@ from ...durations import Told, add_up, buckets
 from ...queued_output import dropped_lines
 from ...store.store import CallTimes
 from ...store.streams import Survey
+from .figures.metrics_table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Series, of_counters, of_durations
 from .figures.pipeline_status import PipelineStatus
 from .figures.sweeper_status import SweeperStatus, Sweeps
-from .figures.table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Series, of_counters, of_durations
 
 # A worker tells its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0

@@ -11,7 +11,7 @@ from ...store.operator_reads import BrokerInfo, read_brokers
 from ...store.store import RedisFigures, Store
 from ...store.streams import StreamStore
 from ...tasks import cancelled, pause
-from .figures.table import Series
+from .figures.metrics_table import Series
 from .metrics import FrontEndWorkers
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from ..auth.authorization import Authorization
 from ..auth.caller import Signer
 from ..auth.peer import Peer
 from ..counting.counters import Counters
-from ..rates.rates import Rates
+from ..limits.rates import Rates
 from ..view.channels import ChannelOwner
 from ..view.effects import Effects
 from ..view.follower import Follower

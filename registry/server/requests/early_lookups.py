@@ -18,7 +18,7 @@ from ...protocol.command import Command
 from ...store.operator_reads import read_topic_tables
 from ...store.store import Store
 from ..auth.peer import Peer
-from ..rates.loop_time import Waiter
+from ..limits.loop_time import Waiter
 from ..view.freshness import Freshness
 from ..view.route_answers import RouteAnswers
 from ..view.view import View

@@ -11,7 +11,7 @@ from typing import Final
 from .... import __version__
 from ....events.journal import STREAMS
 from ....queued_output import dropped_lines
-from .table import Series
+from .metrics_table import Series
 from .worker_figures import process_figures
 
 _RESULTS: Final = ("done", "redis_away", "worker_late", "failed")

@@ -13,7 +13,7 @@ from ....durations import Durations, Told
 from ....queued_output import dropped_lines
 from ....store.store import CallTimes
 from ....store.streams import Alarm
-from .table import Series, of_counters, of_durations
+from .metrics_table import Series, of_counters, of_durations
 from .worker_figures import process_figures
 
 # A pass comes at least every some seconds, also while Redis is away: it fails then.

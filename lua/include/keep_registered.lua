@@ -1,7 +1,7 @@
---[[ registered: keep what a broker registered beside what somebody else has set since
+--[[ keep_registered: keep what a broker registered beside what somebody else has set since
   A registration with the same DataVersion leaves what was set alone, unless the broker says something new (D33).
-  GIVES  with_registered(data, before) -> the queue data to store; before: the queue data until now, false = none ]]
-local function with_registered(data, before)
+  GIVES  keep_registered(data, before) -> the queue data to store; before: the queue data until now, false = none ]]
+local function keep_registered(data, before)
   if not before or string.find(data, '"b":', 1, true) then
     return data
   end

@@ -1,4 +1,4 @@
-"""The settings that say how often one address, and all clients of a front end together, may do what costs."""
+"""The settings that say what one address, and all clients of a front end together, may open and how often do."""
 
 # Annotations are values here: to evaluate a hundred texts takes every process some milliseconds at its start.
 
@@ -32,7 +32,7 @@ def _networks(key: str, help: str, run_time: RunTime | None = None) -> About:
     return About(key, help, run_time=run_time, form=("", NETWORKS), check=_check_networks)
 
 
-class RateSettings(msgspec.Struct, frozen=True, kw_only=True):
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A limit holds in each worker process by itself; 0 = no limit. Each mode is that of all limits of its kind.
 
     The defaults let 4,000 brokers and 10,000 clients behind one address connect and register at once, also several
