@@ -1,5 +1,5 @@
 --[[ acknowledge: a reader of the streams says up to which entry it has stored them
-  Later entries are then not trimmed (up to the hard limits), as long as the reader is heard of. Any call also says that
+  Later entries are then not trimmed (up to the hard limits), as long as the reader calls. Any call also says that
   the reader runs. The entry at a position stays as well: it proves to the reader that it continues without a gap.
   KEYS[1] meta       HASH
   ARGV[1] reader     its name, 1..200 bytes

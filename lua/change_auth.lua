@@ -1,16 +1,16 @@
 --[[ change_auth: change the users or the mode of authentication, all or nothing
   KEYS[1] meta          HASH
-  ARGV[1] revision      int   of the policy that the caller worked the change out from, and checked it against
+  ARGV[1] revision      int   of the policy from which the caller made the change
   ARGV[2] mode          "off", "observe", "enforce"
   ARGV[3...] pairs of a user's name and its JSON, "" removes the user
   DERIVED mqauth: policy, users, used
   RETURNS {"OK", revision, seq}: the new revision
-          {"STALE", revision}: the policy has changed; nothing was written, and the caller works it out anew
-  EVENTS  auth_changed, ignorable; of what changed it tells nothing
+          {"STALE", revision}: the policy has changed; nothing was written, and the caller makes the change again
+  EVENTS  auth_changed, ignorable; it does not say what changed
   REPEAT  STALE, for the revision has changed then
   COST    O(users that change)
-  SOURCE  A revision is the time in ms, or one more than the last: so one that was made after a loss of the last changes
-          is higher than any that was lost ]]
+  SOURCE  A revision is the time in ms, or one more than the last one: so a revision after a loss of changes is higher
+          than any lost one ]]
 --- @include "include/open"
 --- @include "include/auth"
 --- @include "include/put_policy"

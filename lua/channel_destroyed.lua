@@ -3,8 +3,8 @@
   ARGV[1] who        <cluster>|<brokerAddr>
   ARGV[2] front_end
   ARGV[3] channel    <worker incarnation>/<connection>
-  ARGV[4] cause      why it was closed, for the event, if that says that the broker is gone: it hung up, or may not speak
-                     any more. "" = the front end closed it for a reason of its own, as that it was idle
+  ARGV[4] cause      why it was closed, for the event, if the broker is gone then: it closed the connection, or may not
+                     send any more. "" = the front end closed it for another reason, such as that it was idle
   ARGV[5] up_since   as the caller's last lease renewal returned it, "" = it renews none. If a gap (include/seen) has
                      begun or ended since, this call may have waited: the broker may be back, and the cause counts as ""
   DERIVED every table of the namespace
@@ -12,7 +12,7 @@
           {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Another front end has a
           connection still, or nobody has, and the broker must beat soon (include/disconnected)
           {"STALE", seq}: not the connection of the last registration; nothing happens
-  EVENTS  broker_closed, one for each place it stood in
+  EVENTS  broker_closed, one for each row that had it
   REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11, D33 ]]
 --- @include "include/open"

@@ -1,4 +1,4 @@
---[[ delete_kv: delete one key of the KV configuration (102); its namespace stays, if only empty
+--[[ delete_kv: delete one key of the KV configuration (102); its namespace stays, even if it is empty
   KEYS[1] meta          HASH
   ARGV[1] kv_namespace
   ARGV[2] key

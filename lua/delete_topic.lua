@@ -1,12 +1,12 @@
 --[[ delete_topic: take a topic out of the tables (216)
-  Each brokerName has its own queue data, so all of them are looked at, some thousands with each call: topic:<topic>
-  may lack one that is arriving (include/topic_sets).
+  Each brokerName has its own queue data, so all of them are searched, some thousands with each call: topic:<topic> may
+  lack a brokerName that has just registered ("arriving" in include/topic_sets).
   KEYS[1] meta      HASH
   ARGV[1] topic
   ARGV[2] cluster   only from the brokers of this cluster; "" = everywhere
   ARGV[3] limit     int   brokerNames a call that it is taken from, about
   ARGV[4] rest      "" begins; else what the call before returned
-  ARGV[5] owner     who asks, and what was decided for him, see include/owner
+  ARGV[5] owner     the caller and his checked resources, see include/owner
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>, topic:<topic>, topics
   RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": those were all, else call again with it
           {"ASK", seq, resource, ...}: it is at brokers of a cluster that was not decided on; nothing was changed by

@@ -1,4 +1,4 @@
---[[ expire_brokers: remove brokers whose heartbeat is overdue; the one script that removes for silence
+--[[ expire_brokers: remove brokers whose heartbeat is overdue; the only script that removes silent brokers
   KEYS[1] meta       HASH
   ARGV[1] limit      int   brokers a call, 1..1000
   ARGV[2] topics     int   topics that lose write permission a call; those of a brokerName with more in parts, by later
@@ -8,7 +8,7 @@
           removed, the reaped ones first. more: the limits were reached, or topics are left: call again.
           heard 0: no process that hears brokers renews its lease; nobody is removed, and next deadline says when to
           look again
-  EVENTS  broker_expired, one for each place one stood in, or broker_reaped: it has no connection any more, one was seen
+  EVENTS  broker_expired, one for each row that had it, or broker_reaped: it has no connection any more, one was seen
           closing, and the process that held another connection has ended; write_perm_set where an earlier removal left topics
   REPEAT  no effect      COST O(limit + topics)
   SOURCE  RouteInfoManager.scanNotActiveBroker; which silence counts: include/seen, include/disconnected ]]
@@ -33,7 +33,7 @@ end
 local function remove(who, closed_as)
   local topics = topics_of(who)
   if topics > room and topics <= most and #removed > 0 then
-    more = true -- the next call has room for it
+    more = true -- the next call removes it
   elseif closed_as ~= "" then
     remove_who(who, "broker_reaped", closed_as)
     reaped = reaped + 1
@@ -60,7 +60,7 @@ for i = 1, #due do
   end
 end
 more = more or looked_at + #due >= limit
--- wipes have a call of their own: they look at the types of keys, which has to be before the first write
+-- wipes have a call of their own: they check the types of keys, and checks come before the first write
 if #removed > 0 then
   more = more or call("EXISTS", P .. "wiping") == 1
 else

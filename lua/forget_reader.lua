@@ -1,4 +1,4 @@
---[[ forget_reader: stop keeping entries for a reader that has not acknowledged them
+--[[ forget_reader: remove a reader; entries that it has not acknowledged are no longer kept for it
   KEYS[1] meta    HASH
   ARGV[1] reader
   DERIVED readers

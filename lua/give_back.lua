@@ -1,6 +1,6 @@
---[[ give_back: a Redis that lost changes gets some of them back from a front end that knows them
-  Of all front ends one gives back at a time, at last the one that knew the most. What it gives was compared with the
-  tables as they are now: after any other change it compares again.
+--[[ give_back: write some of the changes that Redis lost back, from a front end that knows them
+  One front end at a time writes back, the one that knew most changes comes last. It compared its changes with the
+  present tables: after any other change it compares again.
   KEYS[1] meta       HASH
   ARGV[1] losses     int   how many losses of this namespace the caller knew of
   ARGV[2] known_seq  int   the last change that it knew
@@ -15,8 +15,8 @@
   DERIVED every table of the namespace; given_by, losses, lost_ms in meta
   RETURNS {"OK", seq}
           {"RETRY", seq}: it is not at_seq; nothing is written
-          {"BUSY", seq}: another worker, which knew as much, is giving back
-          {"OUTDONE", seq}: it has done so
+          {"BUSY", seq}: another worker, which knew as much or more, is writing back
+          {"OUTDONE", seq}: such a worker has finished
   EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered, each with what the giver
           knew (include/emit)
   REPEAT  no effect      COST O(given + gone); remove: as channel_destroyed ]]
@@ -71,7 +71,7 @@ local function json_of(flat, quoted)
   return table.concat(items, ",")
 end
 
--- What is there already is not given again: a call whose answer was lost is repeated.
+-- Cells that are there already are not written again: a call is repeated if its answer was lost.
 local function differing(key, flat)
   local some = {}
   for i = 1, #flat, 2 do

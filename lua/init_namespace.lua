@@ -1,11 +1,11 @@
---[[ init_namespace: make the namespace once, and say what it is
+--[[ init_namespace: make the namespace if it is missing, and return its properties
   KEYS[1] meta          HASH
   ARGV[1] epoch         random; counts only when the namespace is new
   ARGV[2] schema        int, the schema major of the caller
   ARGV[3] compat        "5.x" or "4.8"; counts only when the namespace is new
-  ARGV[4] schema_minor  int, the schema minor of the caller; the highest that ever came is kept
-  ARGV[5] fresh         "1": nothing was ever in this Redis. Else it may have been emptied: brokers that live need the
-                        time of a beat before it can be said that a topic is unknown, and lost_ms in meta is now
+  ARGV[4] schema_minor  int, the schema minor of the caller; the highest of all callers is kept
+  ARGV[5] fresh         "1": nothing was ever in this Redis. Else it may have been emptied: lost_ms in meta becomes now,
+                        and for one heartbeat period, while live brokers come back, no topic counts as unknown
   DERIVED mqauth: policy; a new namespace begins with the mode observe. So a Redis login that may not write there cannot
           make a namespace
   RETURNS {epoch, schema, compat, seq, created 0|1, schema_minor}
@@ -31,7 +31,7 @@ end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
 if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
-  -- at maxmemory it is noted another time
+  -- at maxmemory a later call notes it
   if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
     minor = ARGV[4]
   end

@@ -2,11 +2,11 @@
   KEYS[1] meta          HASH
   ARGV[1] kv_namespace
   ARGV[2] key
-  ARGV[3] has_value     "0": Java stores a null, which reads as not there, but makes the namespace exist
+  ARGV[3] has_value     "0": Java stores a null: the key reads as missing, but the namespace exists
   ARGV[4] value
   DERIVED kv, kv:<kvNamespace>, kv_sizes
   RETURNS {"OK", seq}
-          {"REFUSED", seq, why}: it is more than include/kv_size allows; nothing was stored
+          {"REFUSED", seq, why}: over a limit of include/kv_size; nothing was stored
   EVENTS  kv_put, when anything changed
   REPEAT  no effect      COST O(KV namespaces); O(keys) the first time
   SOURCE  KVConfigManager.putKVConfig; docs/semantics.md 34 ]]

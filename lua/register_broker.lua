@@ -1,7 +1,7 @@
 --[[ register_broker: write what a registration changes
-  The caller decoded the body and compared it with its own view of the tables; what it sends is the difference,
-  together with what the comparison rested on: epoch, rev of the broker row, n of the live info, revision of
-  the settings. If any of these moved meanwhile, nothing is written and the caller compares again.
+  The caller decoded the body and compared it with its own view of the tables. It sends the difference, and the state
+  that it compared with: epoch, rev of the broker row, n of the live info, revision of the settings. If any of these
+  has changed meanwhile, nothing is written and the caller compares again.
   KEYS[1]  meta            HASH
   ARGV[1]  who             <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2]  epoch           expected
@@ -19,7 +19,7 @@
   ARGV[14] counter         of the DataVersion
   ARGV[15] timestamp
   ARGV[16] state_version
-  ARGV[17] digest          what heartbeat compares with next time, "" = none
+  ARGV[17] digest          the script heartbeat compares the next registration with it, "" = none
   ARGV[18] front_end
   ARGV[19] channel         "" = none
   ARGV[20] bytes           size of the body
@@ -35,7 +35,7 @@
   ARGV[26] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
                            come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
                            the caller dies, its next registration is compared as a whole. No entry on heartbeats
-  ARGV[27] owner           who asks, and what was decided for him, see include/owner
+  ARGV[27] owner           the caller and his checked resources, see include/owner
   ARGV[28...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
@@ -69,9 +69,9 @@
 --- @include "include/collect"
 --- @include "include/owner"
 --- @include "include/topic_sets"
--- Every registration and every event of the row shows all of them; a group of brokers has a few.
+-- The most ids of a row: every registration and every event of the row has all of them; a broker group has a few.
 local MOST_IDS = 256
--- Scripts read all of them at once: the brokerNames of one process, of which there is one, and the clusters.
+-- The most brokerNames of one process (a real one has one), and the most clusters: scripts read all of them at once.
 local MOST_NAMES, MOST_CLUSTERS = 256, 1000
 local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster; "" with compat 4.8: live info is kept by address
@@ -79,8 +79,8 @@ local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
 
--- Before all else: whose is what would change? An answer to another user's broker says nothing of this one. No
--- stateVersion counts here.
+-- First: does another user own what would change? If so, the reply says nothing about that broker, and no
+-- stateVersion is compared.
 local holder = row[id]
 local caller, enforced = asked_by(ARGV[27])
 if caller then
@@ -102,7 +102,7 @@ if owner and enforced then
   return {"FOREIGN", seq, owner}
 end
 
--- 1. Is what the caller compared with still so?
+-- 1. Are the tables still as the caller compared them?
 local is_new_body = live.digest ~= ARGV[17] and 1 or 0
 local restored = string.match(ARGV[26], "^restored (%d+)$")
 local was_restored = live.restored ~= nil and live.restored == live.n
@@ -116,8 +116,8 @@ if restored and tonumber(restored) ~= seq or not restored and ((row.rev or "0") 
   local is_other_part = same and is_new_body == 1 -- of a split registration, which has one DataVersion
   if not restored and epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
     and not is_other_part then
-    -- Registered through another way since this one was sent, and this one is not newer: it must not bring
-    -- back what the newer one, or an administrator, took away.
+    -- A registration over another front end came after this one was sent, and this one is not newer: it must not
+    -- bring back what the newer one, or an administrator, removed.
     check_liveness(who, ARGV[19])
     local master_addr, ha_server_addr = master_of(scope, name, id)
     refresh(who, tonumber(live.timeout_ms), live.closed_at, live.update_ms)
@@ -353,7 +353,7 @@ if changed then
   end
 end
 
--- n is new with every registration that counts, so that a slower one can be told from it
+-- every registration that counts gets a new n, so that a slower one is recognised by its old n
 local n = call("HINCRBY", KEYS[1], "n", 1)
 call("HSET", live_key, "cluster", cluster, "addr", addr, "name:" .. name, id, "timeout_ms", ARGV[13],
   "counter", new_live.counter, "timestamp", new_live.timestamp, "state_version", new_live.state_version,

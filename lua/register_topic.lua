@@ -1,11 +1,11 @@
 --[[ register_topic: give a topic queues at brokers that are known (217)
   KEYS[1] meta      HASH
   ARGV[1] topic
-  ARGV[2] owner     who asks, and what was decided for him, see include/owner
+  ARGV[2] owner     the caller and his checked resources, see include/owner
   ARGV[3...] pairs of brokerName and queue data
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, topic:<topic>, topics
-  RETURNS {"OK", seq, brokerNames written}: as in Java, an unknown brokerName ends it: a new topic is then not
-          stored at all, an existing one keeps what came before
+  RETURNS {"OK", seq, brokerNames written}: as in Java, an unknown brokerName ends the list: a new topic is then not
+          stored at all; an existing topic keeps the pairs before it
           {"ASK", seq, resource, ...}: nothing was changed, see include/owner
   EVENTS  topic_registered, when anything changed
   REPEAT  no effect      COST O(pairs); with an unknown brokerName also half a microsecond for each brokerName

@@ -1,12 +1,12 @@
---[[ release_channels: a draining worker gives up its channels, and then its lease; a sweeper that ends has neither, and
-  what it told of itself goes. After a loss a worker gives up the channels that Redis has of it, and attaches its own
+--[[ release_channels: a draining worker gives up its channels, then its lease; of a sweeper that ends, only its status
+  is deleted. After a loss a worker gives up the channels that Redis has of it, and attaches its own
   KEYS[1] meta         HASH
   ARGV[1] incarnation  of the worker, or the sweeper's id
   ARGV[2] limit        int   channel entries a call, 1..1000
   ARGV[3] ends         "1": the process ends, its lease goes
   DERIVED channels:<who>, held:, lease:, leases, releases, live:<who>, disconnected, processes, peers
   RETURNS {seq, more 0|1}
-  EVENTS  none: nobody is removed here
+  EVENTS  none: no broker is removed here
   REPEAT  no effect      COST O(limit) ]]
 --- @include "include/open"
 --- @include "include/expect"

@@ -1,14 +1,14 @@
---[[ renew_lease: a worker process says that it lives, and learns the seq of the registry
+--[[ renew_lease: renew the lease of a worker process, and return the state of the registry
   KEYS[1] meta         HASH
   ARGV[1] incarnation  random, of this worker process
   ARGV[2] lease_ms     int
-  ARGV[3] process      what it tells of itself (JSON, include/processes), "" = nothing: what it told before stays
+  ARGV[3] process      its status (JSON, include/processes), "" = the last status stays
   ARGV[4] peers        the addresses of its brokers' connections (JSON), "" = as before
   DERIVED lease:<incarnation>, leases, processes, peers, seen_ms and up_since in meta; deadlines and disconnected after
           a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
-          the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
-          passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth).
+          the lease had run out (or is new), and the caller must attach its channels again. If the first deadline
+          passed longer ago than a sweep takes, no sweeper runs. auth_revision: of the policy (read_auth).
           Then chain (of the event seq), lost_ms and losses (init_namespace, give_back)
   EVENTS  none
   REPEAT  the same      COST O(1), and the length of peers; after a gap O(brokers); when lost O(processes) ]]

@@ -1,16 +1,16 @@
---[[ restore_auth: give a Redis that came back with an older policy, or without one, what it lost of the last known one
+--[[ restore_auth: restore the policy of authentication in a Redis that came back with an older one, or with none
   KEYS[1] meta          HASH
   ARGV[1] revision      int   of the policy
   ARGV[2] mode
-  ARGV[3] mode_changed  int   the revision at which it became that
-  ARGV[4...] a user's name, its JSON, and the revision at which it became that: all users, and those that are known to be
-          removed ("")
+  ARGV[3] mode_changed  int   the revision that set this mode
+  ARGV[4...] a user's name, its JSON, and the revision that wrote it: for all users, and for the removed users that are
+          known (JSON "")
   DERIVED mqauth: policy, users, used
   RETURNS {"OK", revision, seq}: what Redis has now
   EVENTS  auth_changed, when it lacked something
   REPEAT  no effect      COST O(users)
-  SOURCE  Of each user, and of the mode, the last change counts: those that were made after the loss stay. The revision
-          is then higher than both, so everybody reads again ]]
+  SOURCE  For each user, and for the mode, the latest change wins: changes that were made after the loss stay. If there
+          are such changes, the new revision is higher than both, so every front end reads the policy again ]]
 --- @include "include/open"
 --- @include "include/auth"
 --- @include "include/put_policy"

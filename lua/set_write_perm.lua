@@ -1,12 +1,12 @@
 --[[ set_write_perm: take or give write permission for every topic of a brokerName (205, 327), some with each call
-  Between two calls other changes have their turn. Each topic that the name has all the time is changed once.
+  Other changes may come between two calls. A topic that the name has during all calls is changed exactly once.
   KEYS[1] meta         HASH
   ARGV[1] broker_name
-  ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6; "give": the given
+  ARGV[2] mode         "wipe": remove the write bit; "add": the perm becomes 6; "give": the given
                        topics get the write bit, and the others stay as they are
   ARGV[3] topics       int   topics a call, about
   ARGV[4] rest         "" begins; else what the call before returned
-  ARGV[5] owner        who asks, and what was decided for him, see include/owner
+  ARGV[5] owner        the caller and his checked resources, see include/owner
   ARGV[6] given        MessagePack array of names, for "give" alone
   DERIVED queues:<brokerName>, broker:<brokerName>, wiping
   RETURNS {"OK", seq, topics of the name, rest}; rest "": those were all, else call again with it
@@ -44,7 +44,7 @@ local bodies, write, rest = plan_perms(name, function(data, topic)
   return changed == data and data or keep_registered(changed, data)
 end, count > most and most or nil, ARGV[4])
 if mode ~= "wipe" then
-  call("HDEL", P .. "wiping", name) -- this is newer than a wipe that is not done
+  call("HDEL", P .. "wiping", name) -- this change is newer than the unfinished wipe
 end
 if #bodies > 0 then
   write()

@@ -5,8 +5,8 @@
   ARGV[1] section   head, brokers, clusters, topic, filters, mappings, config, live
   ARGV[2] cursor    "0" begins
   ARGV[3] count     members a page, about
-  ARGV[4...] topic      of the section topic alone: its queue data of some brokerNames with each page. All queue data is
-                        read by HGETALL and HSCAN, which cost less than what a script makes of them
+  ARGV[4...] topic      only for the section topic: each page has its queue data of some brokerNames. All queue data is
+                        read by HGETALL and HSCAN, which cost less than a script
   DERIVED the tables
   RETURNS head: {epoch, seq, config_rev, up_since, now, last id of the change stream, chain}
           else: {next cursor ("0" = done), {name of a large row, ...}, ...}. A large row has too many fields for Lua
@@ -17,7 +17,7 @@
   REPEAT  the same      COST O(count * size of one) ]]
 --- @include "include/open"
 local MOST_FIELDS = 1000 -- of one row
--- Texts of all rows that are in Lua at a time.
+-- The most texts that Lua holds at a time.
 local MOST_TEXTS = 3000
 local section, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 if section == "head" then

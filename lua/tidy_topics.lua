@@ -1,9 +1,9 @@
 --[[ tidy_topics: enter the topics that brokerNames gained and lost into the sets of topics, some topics with each call
-  If no such topics are left, it looks at some topics drawn by lot, and mends what is wrong with their sets: somebody may
-  have deleted a key by hand.
+  If no such topics are left, it checks some randomly chosen topics, and repairs their sets: somebody may have deleted a
+  key by hand.
   KEYS[1] meta      HASH
   ARGV[1] topics    int   a call, about
-  ARGV[2] pause_ms  int   Redis is left to others for this time between two calls, of any caller
+  ARGV[2] pause_ms  int   the least pause between two calls, of all callers together
   DERIVED arriving, leaving, leaving:<number>, topics, topic:<topic>, brokers, queues:<brokerName>
   RETURNS {seq, more 0|1, mended entries}
   EVENTS  none: the tables hold the same
@@ -33,7 +33,7 @@ local function tidy_leaving()
   local found, cursor = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES"), "0"
   while #found > 0 and room > 0 do
     local key, topics = P .. "leaving:" .. found[1], {}
-    -- by a cursor: to draw topics by lot from a hash that becomes empty costs more with every page
+    -- by a cursor: random topics (HRANDFIELD) of a hash that becomes empty cost more with every page
     local page = try("HSCAN", key, cursor, "COUNT", math.min(TOPICS_AT_ONCE, room))
     page = page.err and {"0", {}} or page -- a key of another type
     for i = 1, #page[2], 2 do

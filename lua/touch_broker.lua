@@ -5,7 +5,7 @@
   ARGV[3] channel    <worker incarnation>/<connection>, "" = none
   ARGV[4] bytes      size of the body
   ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>": it counts only if the broker has this one
-  ARGV[6] owner      who asks, and what was decided for him, see include/owner
+  ARGV[6] owner      the caller and his checked resources, see include/owner
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
   RETURNS {"OK", seq, counter, timestamp, stateVersion, other owner ("" = none)}; {"UNKNOWN", seq}: nothing was refreshed
           {"OTHER", seq, counter, timestamp, stateVersion}: nothing was refreshed, the broker has this other version

@@ -4,17 +4,17 @@
   are removed at a time, and never the last entry.
   KEYS[1] meta               HASH
   ARGV[1] most               int   entries to remove in this call; it also ends after some 4 MB
-  ARGV[2] reader_timeout_ms  int   a reader that was not heard of for this time holds nothing back
+  ARGV[2] reader_timeout_ms  int   entries are not kept for a reader that did not call for this time
   ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = not
              counted. For changes and lookups, bytes of the entries' JSON; heartbeats do not count these, so there it
              is the memory that Redis uses for the stream
-  DERIVED the streams, readers; stream_limits in meta: the hard entries, which every script that adds one keeps to
+  DERIVED the streams, readers; stream_limits in meta: the hard entries, which limit every script that adds an entry
   RETURNS {entries removed, 1 if there is more to remove, 1 if Redis is at its maxmemory, alarm...};
           an alarm is "<kind> <stream> <reader>", kind
-          near:   80 % of a hard limit are not acknowledged by this reader; told again once it was below 60 %
-          lost:   entries that it needs to go on without a gap were trimmed, or Redis lost them with its last writes
-          silent: nothing was heard of it for reader_timeout_ms; stream is "-"
-          At maxmemory too: a command that frees memory comes first, and Redis then lets the script finish
+          near:   this reader has not acknowledged 80 % of a hard limit; a new alarm needs less than 60 % in between
+          lost:   entries that it needs to continue without a gap were trimmed, or Redis lost them with its last writes
+          silent: it did not call for reader_timeout_ms; stream is "-"
+          At maxmemory too: the first command frees memory, and Redis then lets the script finish
   EVENTS  stream_alarm, ignorable, one for each alarm, when it begins
   REPEAT  no effect      COST O(most + readers) ]]
 --- @include "include/open"
@@ -24,7 +24,7 @@
 expect("hash", P .. "readers")
 expect("stream", P .. "heartbeats", P .. "lookups")
 local most, reader_timeout_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
--- At once: more than a node holds, few enough to stop near a limit of bytes. Freeing 200 entries of 25 kB is 1 ms.
+-- Entries in one XTRIM: more than a node has, few enough to stop near a limit of bytes. 200 entries of 25 kB take 1 ms.
 local STEP, MOST_BYTES = 200, 4 * 1024 * 1024
 local limits, hard = {}, {}
 for i, stream in ipairs(STREAMS) do

@@ -1,21 +1,21 @@
---[[ unregister_broker: a broker says goodbye (104)
+--[[ unregister_broker: remove a broker that unregisters (104)
   KEYS[1] meta         HASH
-  ARGV[1] cluster      as the broker says it
+  ARGV[1] cluster      as in the request
   ARGV[2] broker_addr
   ARGV[3] broker_name
-  ARGV[4] owner        who asks, and what was decided for him, see include/owner
-  ARGV[5...] said_ago_ms  how long ago it was said, none = just now. It ends nothing of a broker that was heard since:
-                       that one came back
+  ARGV[4] owner        the caller and his checked resources, see include/owner
+  ARGV[5...] said_ago_ms  how long ago it was sent, none = just now. If the broker was heard since, it has come back:
+                       nothing is removed
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"LATE", seq}: the broker was heard since; nothing was removed
           {"FOREIGN", seq, owner}: the broker belongs to another user, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
-  EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
-          write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
+  EVENTS  broker_unregistered: one for the row that had it, one for each cluster that it was alive under;
+          write_perm_set: no row had it, but the name has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics that lose write permission)
-  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, with any id); docs/differences.md D4: a wrong cluster
-          leaves nothing dead behind ]]
+  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, with any id); docs/differences.md D4: with a wrong cluster
+          no dead address stays in a row ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -77,7 +77,7 @@ end
 if is_in_row then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
 elseif row.acting == "1" and not master then
-  -- as in Java, any goodbye to a name without a master takes its write permission
+  -- as in Java, any unregistration from a name without a master takes its write permission
   local bodies, write_perms = plan_wipe(name)
   write_perms()
   if #bodies > 0 then

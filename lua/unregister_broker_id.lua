@@ -1,13 +1,13 @@
---[[ unregister_broker_id: a broker says goodbye (104), as in 4.8: the id is removed, at any address
+--[[ unregister_broker_id: remove a broker that unregisters (104), as in 4.8: by its id, at any address
   KEYS[1] meta         HASH
   ARGV[1] who          |<brokerAddr>
   ARGV[2] broker_addr  its live info and filter servers are removed, under any id; "" = no address
   ARGV[3] broker_name  "" = no id is removed
   ARGV[4] broker_id    decimal
-  ARGV[5] cluster      as the broker says it, for the event; "" = that of the row
-  ARGV[6] owner        who asks, and what was decided for him, see include/owner
-  ARGV[7...] said_ago_ms  how long ago it was said, none = just now. It ends nothing if the broker, or who has the id,
-                       was heard since
+  ARGV[5] cluster      as in the request, for the event; "" = that of the row
+  ARGV[6] owner        the caller and his checked resources, see include/owner
+  ARGV[7...] said_ago_ms  how long ago it was sent, none = just now. If the broker, or the broker with the id, was heard
+                       since, nothing is removed
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"LATE", seq}: one of them was heard since; nothing was removed
@@ -16,8 +16,8 @@
   EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
           of an address that did not have this id
   REPEAT  no effect      COST O(topics that lose write permission)
-  SOURCE  RouteInfoManager.unregisterBroker (4.8.0). Java leaves an address that keeps its place in a row without
-          live info there for ever: here it counts as not alive, and is removed at its deadline or with its channel ]]
+  SOURCE  RouteInfoManager.unregisterBroker (4.8.0). In Java an address that stays in a row without live info stays for
+          ever: here it counts as not alive, and is removed at its deadline or with its channel ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -36,7 +36,7 @@ if heard_since(who, ARGV[7]) or holder and heard_since("|" .. holder, ARGV[7]) t
   return {"LATE", seq}
 end
 
--- Where does the address stand once the id has gone?
+-- Which rows have the address after the id is removed?
 local live, is_in_row, under_name = hash(live_key), false, false
 if addr ~= "" and live.addr then
   for field in pairs(live) do

@@ -2,8 +2,8 @@
   KEYS[1] meta         HASH
   ARGV[1] front_end
   ARGV[2] incarnation  random, of this worker process
-  ARGV[3] number       int   of this report, rising: one that was written already is not written again
-  ARGV[4] during_ms    int   the time that was counted in, until about now
+  ARGV[3] number       int   of this report, rising: the same report is not written twice
+  ARGV[4] during_ms    int   the length of the counted time, which ends about now
   ARGV[5...] JSON members of one entry each: "found":{topic:count},"missing":{topic:count},
     "clients":{topic:[address]}
   DERIVED lookups; counted: HASH, <incarnation> -> number and time of its last report, for a day

@@ -10,13 +10,13 @@ class RunReport(Protocol):
     """Takes the reports of every batch and every round; several threads call it."""
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """The time between the last entry of a stream that the lake has and the stream's last entry."""
+        """How far the lake is behind a stream: time from the last entry that the lake has to the newest entry."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """A batch of a stream is in the lake: ``rows`` that can be read, and ``quarantined`` that cannot."""
 
     def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
-        """The lake has other figures of the last whole hour; read them: metric -> cluster -> value."""
+        """The lake has new figures of the last whole hour; ``read`` returns metric -> cluster -> value."""
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """A round went through in this time; the tables have everything up to this change."""

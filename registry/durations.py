@@ -10,10 +10,10 @@ from typing import Final
 BOUNDS_S: Final = (
     0.00001, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 )  # fmt: skip
-"""The upper bounds of the buckets; one more takes what is longer."""
+"""The upper bounds of the buckets; one more bucket counts longer durations."""
 
 Told = tuple[Sequence[int], float]
-"""A histogram as one process tells it to another: how many fell into each bucket, and the sum in seconds."""
+"""A histogram as one process sends it to another: the count of each bucket, and the sum in seconds."""
 
 
 class Durations:
@@ -41,7 +41,7 @@ class Durations:
 
 
 def buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
-    """As Prometheus counts them: each bound, and how many took no longer."""
+    """The buckets of Prometheus: each bound, and how many durations were not longer."""
     return [*zip((*map(str, BOUNDS_S), "+Inf"), accumulate(counts), strict=True)]
 
 

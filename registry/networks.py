@@ -82,7 +82,7 @@ class Networks:
 
     @classmethod
     def of_setting(cls, text: str) -> Networks:
-        """As settings write a list: ``127.0.0.0/8;::1;10.1.2.3``."""
+        """The list in the form of settings: ``127.0.0.0/8;::1;10.1.2.3``."""
         return cls(part for part in text.split(";") if part.strip())
 
     def __bool__(self) -> bool:

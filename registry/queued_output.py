@@ -1,7 +1,7 @@
-"""Writes stdout, stderr and log files from threads of their own, so that no reader and no disk can hold a process up.
+"""Writes stdout, stderr and log files from threads of their own, so that no slow reader or disk can block a process.
 
-A pipe takes 64 kB; after that a write waits until somebody reads, be it for ever: a terminal after Ctrl-S, a pager, a
-log driver that stands still. Here a write only puts text into a bounded queue. What does not fit is left out and
+A pipe holds 64 kB; then a write waits until somebody reads, perhaps for ever: a terminal after Ctrl-S, a pager, a
+log driver that hangs. Here a write only puts text into a bounded queue. What does not fit is left out and
 counted, and the log says how much it was when lines are taken again.
 
 A process that forks must not have a thread: :func:`pause_output` ends them, and the next write starts them again.

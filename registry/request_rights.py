@@ -46,7 +46,7 @@ class RowClusters(Protocol):
 
 
 class Request(NamedTuple):
-    """One request code. body_bytes: its code can use no longer body, and none is read."""
+    """One request code. body_bytes: the longest body that it needs; a longer one is not read."""
 
     changes: Changes
     needs: _Needs
@@ -74,8 +74,8 @@ def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
     Nothing: no NameServer knows this code, and the answer says so.
 
     Args:
-        rows: the clusters (and brokerNames, where they are others than it names) of the rows that it would change or
-            show. Of a watch: its topics.
+        rows: the clusters of the rows that it would change or show, and their brokerNames if the request does not
+            name them. For a watch: its topics.
     """
     request = REQUESTS.get(command.code)
     return request.needs(command, rows) if request is not None else ()

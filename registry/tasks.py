@@ -1,4 +1,4 @@
-"""How a loop that runs until it is cancelled notices that it was."""
+"""Helps a loop that runs until it is cancelled to notice the cancellation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The sweeper: removes brokers that fell silent, cleans up after dead front-end workers, and trims the streams.
 
-Any number may run, anywhere, with no leader: each sleeps until the earliest deadline, takes bounded batches, and
-the script looks again before it removes. Redis keeps the clock.
+Any number of sweepers may run, without a leader: each sleeps until the earliest deadline and removes bounded batches,
+and the script checks each deadline again, by the clock of Redis.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .trim import trim
 
 logger = logging.getLogger(__name__)
 
-# One script removes at most this many brokers, and takes write permission of TOPICS_AT_ONCE topics: Redis does nothing
-# else then.
+# One script removes at most this many brokers, and the write permission of TOPICS_AT_ONCE topics: Redis does nothing
+# else meanwhile.
 BROKERS_PER_CALL: Final = 50
 # Entries of channels of dead workers that one call deletes; this removes no broker.
 ENTRIES_PER_CALL: Final = 500
-# Between two such scripts: heartbeats, registrations and lease renewals that came meanwhile have their turn.
+# The pause between two such scripts, in which heartbeats, registrations and lease renewals run.
 _BATCH_PAUSE_S: Final = 0.01
 REAP_EVERY_S: Final = 1.0
 CONFIG_EVERY_S: Final = 10.0
 TRIM_EVERY_S: Final = 5.0
 FULL_TOLD_EVERY_S: Final = 60.0
-# Between two calls of the trim while there is more to trim: each takes a millisecond of Redis.
+# The pause between two calls of the trim while there is more to trim: each takes a millisecond of Redis.
 _TRIM_PAUSE_S: Final = 0.02
 _RETRY_FIRST_S: Final = 0.2
 _RETRY_MOST_S: Final = 5.0
-# After a deadline, so that many sweepers do not all come in the same millisecond.
+# Random delay after a deadline, so that many sweepers do not run in the same millisecond.
 _JITTER_S: Final = 0.05
 # If a front end and a sweeper start (or get Redis back) together, the sweeper's first pass comes before the front end's
 # first lease: for this time a lack of front ends is no warning.
@@ -58,7 +58,7 @@ async def reach(store: Store, stop: asyncio.Event) -> bool:
     """Connect, and wait for a Redis that is away until it is there; False: ``stop`` was set first.
 
     Raises:
-        StoreError: it is there and not fit (login, version, schema, eviction policy): waiting mends nothing.
+        StoreError: it answers, but is not fit (login, version, schema, eviction policy): waiting does not help.
     """
     retry_s, told = _RETRY_FIRST_S, False
     while not stop.is_set():
@@ -126,7 +126,7 @@ class Sweeper:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Delete what this sweeper reported of itself: else it would seem to run for ten seconds more."""
+        """Delete the status of this sweeper: else it would seem to run for ten seconds more."""
         if self._told_of_itself:
             self._told_of_itself = False
             with contextlib.suppress(RegistryError, TimeoutError):
@@ -215,7 +215,7 @@ class Sweeper:
         return more
 
     def _tell_heard(self, due: Expired) -> None:
-        """Log once when nobody hears brokers (any more), and once when somebody does again."""
+        """Log once when no process hears brokers (any more), and once when a process does again."""
         if due.next_deadline_ms is None:
             return
         if due.heard:

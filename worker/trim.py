@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
-# What an entry of heartbeats may need in Redis, on the average: two and a half times the usual. Long names of brokers
-# would otherwise make the stream, which is bounded by entries alone, as large as they like.
+# The most memory of an entry of heartbeats, on average: two and a half times the usual. The stream is bounded by its
+# number of entries; without this limit long broker names could make it as large as they like.
 _HEARTBEAT_BYTES = 512
 
 
@@ -44,7 +44,7 @@ async def trim(streams: StreamStore, settings: Settings) -> Trimmed:
 
 
 def explained(alarm: Alarm, settings: Settings) -> str:
-    """Return what an alarm means, in words."""
+    """The text of an alarm, for the log."""
     if alarm.kind == "near":
         return (
             f"reader {alarm.reader} is far behind on the stream {alarm.stream}: more than 80 % of the "

@@ -2,8 +2,8 @@
   GIVES  collect(): to be called after every few hundred names.
          Lua hashes only every second character of a text of 32 to 63, every fourth of one of 100, and finds equal texts
          by walking through all that have the same hash. If ten thousand names that end in numbers are in memory, a
-         hundred of them share each hash; names that somebody chose for it all share one. So scripts take some hundreds
-         of names, and free these before they take the next. ]]
+         hundred of them share each hash; an attacker can choose names that all share one. So scripts read some hundred
+         names, and free these before they read the next. ]]
 local WHOLE_HEAP_KB = 100000 -- to the end of a cycle; a full collection would go over everything twice
 
 local function collect()

@@ -1,8 +1,8 @@
 --[[ emit: append one event to the change stream
-  After the arguments that the script's header names comes one more: who caused it, as JSON ({"how":...},
-  registry/events/by.py). Before it may stand what the caller knows of the history, "<epoch> <seq> <chain> <entry id> ":
-  if Redis has lost that, the script ends with the error MQLOST and writes nothing; or "knew <losses> <seq> ", of one who
-  gives back what was lost: its events say so. The argument is taken off ARGV here, so a script sees only its own.
+  After the arguments in the script's header comes one more: the author of the change, as JSON ({"how":...},
+  registry/events/by.py). The last change that the caller knows may precede it, "<epoch> <seq> <chain> <entry id> ": if
+  Redis has lost that change, the script ends with the error MQLOST and writes nothing. A worker that restores lost
+  changes sends "knew <losses> <seq> " instead; its events have it. emit removes the argument from ARGV.
   GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
          topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's ]]
 --- @include "include/expect"
@@ -34,11 +34,11 @@ local function emit(kind, members, topics)
   seq, topics = seq + 1, topics and ',"topics":{' .. topics .. "}" or ""
   local body = ',"after":"' .. chain .. '","type":"' .. kind .. '","by":' .. by
     .. (knew ~= "" and ',"knew":[' .. knew .. "]" or "") .. members
-  -- A hash of this event and of the chain before it: two histories that have it are the same up to here. So a reader
-  -- finds where the history of a Redis that went back, and then went on otherwise, leaves the one that it knows.
+  -- A hash of this event and of the chain before it: two histories with the same chain are equal up to here. So a
+  -- reader finds the last change that it has in common with a Redis that lost changes and then got others.
   chain = string.sub(redis.sha1hex(int(now_ms) .. body .. #topics), 1, 16)
   body = '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"chain":"' .. chain .. '"' .. body
-  -- The bytes of all events so far stand in each: first and last then tell what the stream holds (trim_streams).
+  -- Each event has the bytes of all events so far: the first and the last give the size of the stream (trim_streams).
   changes_bytes = changes_bytes + #body + #topics
   local id = call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
     body .. topics .. ',"at":' .. int(changes_bytes) .. "}") -- in one go: topics may be 26 kB

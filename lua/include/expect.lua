@@ -1,7 +1,7 @@
 --[[ expect: refuse keys of the wrong type before anything is written, since Redis rolls nothing back
   GIVES  expect(kind, key...): an error that names the first key that exists and is of another type
-         expect_hashes(keys): the same for many keys; asks by hundreds whether there is any, so that new
-         ones cost 1/100 of a call each ]]
+         expect_hashes(keys): the same for many keys; one EXISTS covers a hundred, so that new keys cost 1/100 of
+         a call each ]]
 local function expect(kind, ...)
   local keys = {...}
   for i = 1, #keys do

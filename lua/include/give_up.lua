@@ -1,8 +1,8 @@
 --[[ give_up: delete the channel entries of a worker that is dead, or is shutting down
-  GIVES  give_up(incarnation, limit) -> entries taken, whether there is more. It takes at most limit entries, and removes
-         nobody: brokers that live come back through another front end (include/disconnected for those that may not).
-         A front end "direct:..." is a broker's own process, which writes to Redis itself. The end of any other front
-         end says nothing about its brokers; the end of this one is the close of the broker's connection. ]]
+  GIVES  give_up(incarnation, limit) -> entries deleted, whether there is more. It deletes at most limit entries, and
+         removes no broker: live brokers come back through another front end (for others: include/disconnected).
+         A front end "direct:..." is a broker's own process, which writes to Redis itself: its end is the close of the
+         broker's connection. The end of any other front end says nothing about its brokers. ]]
 --- @include "include/hash"
 --- @include "include/disconnected"
 local function give_up(incarnation, limit)

@@ -1,4 +1,4 @@
---[[ keep_registered: keep what a broker registered beside what somebody else has set since
+--[[ keep_registered: keep the queue data that a broker registered, beside what an operator has set since
   A registration with the same DataVersion leaves what was set alone, unless the broker says something new (D33).
   GIVES  keep_registered(data, before) -> the queue data to store; before: the queue data until now, false = none ]]
 local function keep_registered(data, before)

@@ -1,19 +1,19 @@
---[[ keep_seen: note that brokers can be heard, and leave out the time in which they could not
+--[[ keep_seen: note that brokers can be heard, and move deadlines by the time in which they could not
   GIVES  keep_seen(), and up_since afterwards.
          A gap is more than three lease renewals without one: Redis or all front ends were away or paused, or the clock
          of Redis jumped, forward or back. All deadlines move by its length, so each broker has as much time left as
-         before it; who was overdue stays overdue. Silence is thus counted in time in which brokers could be heard. A
-         broker that lives beats several times in its timeout of such time, and one that is dead goes when it is over,
-         however many gaps there are.
-         Who has no connection any more (include/disconnected) has the time to beat once, beginning with the end of the
-         gap, as far as its deadline allows.
+         before it; an overdue broker stays overdue. So only time in which brokers could be heard counts as silence: a
+         live broker beats several times within its timeout, and a dead one is removed after it, however many gaps there
+         are.
+         A broker without a connection (include/disconnected) may beat once after the end of the gap, if its deadline
+         allows.
   COST   O(1); after a gap O(brokers) ]]
 --- @include "include/collect"
 --- @include "include/seen"
 --- @include "include/disconnected"
 local BROKERS_AT_ONCE = 250
 
--- From the end that moves away, so that the ranks of the others stay as they are.
+-- Start with the latest deadlines if they move later, else with the earliest, so that the other ranks do not change.
 local function move(key, gap_ms)
   for first = 0, call("ZCARD", key) - 1, BROKERS_AT_ONCE do
     local from, to = first, first + BROKERS_AT_ONCE - 1

@@ -1,4 +1,4 @@
---[[ kv_size: how much a namespace of the KV configuration and all of them may hold, and how many there may be
+--[[ kv_size: limits of the KV configuration: bytes of a namespace, bytes of all, and the number of namespaces
   GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored (nil: it may), and the size then;
          old is the present value or nil.
          no_namespace(kv_namespace) -> why the namespace may not be made (nil: it may, or it is there).
@@ -8,7 +8,7 @@
 --- @include "include/collect"
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
 local MOST_NAMESPACES = 1000
--- Of all namespaces: every front end holds them, and each snapshot reads them.
+-- The limit of all namespaces together: every front end holds them, and each snapshot reads them.
 local MOST_ALL_BYTES, MOST_ALL_KEYS = 64 * 1024 * 1024, 200000
 expect("hash", P .. "kv_sizes")
 

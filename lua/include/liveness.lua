@@ -1,10 +1,10 @@
 --[[ liveness: a sign of life, and the channel it came over
-  GIVES  check_liveness(who, channel): the types of what the other two write
+  GIVES  check_liveness(who, channel): checks the types of the keys that the other two write
          refresh(who, timeout_ms, closed_at, update_ms): last update, beat with its TTL, deadline, and how long the
-         broker takes between beats; what was known of closed connections is no longer so. closed_at, update_ms: as read
+         broker takes between beats; forgets closed connections. closed_at, update_ms: as read
          attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@b<opened_ms>".
          One entry a front end: within one worker the last registration's connection wins; between two workers
-         the younger connection does, by the machine's clock that no step moves. Otherwise a worker that was paused
+         the younger connection wins, by the machine's monotonic clock. Otherwise a worker that was paused
          could process old bytes of a connection that the broker has abandoned. It would take over the broker, and
          then remove it when that connection closes. ]]
 --- @include "include/expect"
@@ -30,7 +30,7 @@ local function refresh(who, timeout_ms, closed_at, update_ms)
   end
   if closed_at then
     call("HDEL", key, "closed_at", "closed_as")
-    redis.pcall("ZREM", P .. "disconnected", who) -- expire_brokers passes over who is left in it
+    redis.pcall("ZREM", P .. "disconnected", who) -- expire_brokers ignores a broker that is left in it
   end
   call("SET", P .. "beat:" .. who, int(now_ms), "PX", timeout_ms)
   call("ZADD", P .. "deadlines", int(good_ms + timeout_ms), who)

@@ -2,8 +2,8 @@
   KEYS[1] is the namespace's meta HASH, "mq:{<namespace>}:meta".
   GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, int(number), stream_limits
          ("<changes> <heartbeats> <lookups>", the most entries each may have, as the last sweep set them), seen_ms and
-         up_since (include/seen); an error reply when the namespace was never initialised (a Redis that came back empty), so that nothing is written
-         into a void ]]
+         up_since (include/seen); an error reply, before anything is written, if the namespace was never initialised (a
+         Redis that came back empty) ]]
 local call = redis.call
 local P = string.sub(KEYS[1], 1, -5)
 local meta = call("HMGET", KEYS[1], "epoch", "seq", "config_rev", "clock_offset_ms", "stream_limits",
@@ -15,7 +15,7 @@ local epoch, seq, config_rev = meta[1], tonumber(meta[2]), meta[3]
 local stream_limits = meta[5] or "1000000 400000 100000"
 local seen_ms, up_since = tonumber(meta[6] or "0"), tonumber(meta[7] or "0")
 local time = call("TIME")
--- clock_offset_ms moves the clock of a whole namespace: for tests, and for a past that simulate writes
+-- clock_offset_ms moves the clock of a whole namespace: for tests, and for `simulate` when it writes a past day
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000) + (tonumber(meta[4] or "0"))
 
 local function int(number)

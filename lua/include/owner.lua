@@ -1,13 +1,13 @@
---[[ owner: who asks for a change, what was decided for him, and whose a broker process is
-  GIVES  asked_by(argument) -> caller, enforced. The argument: "" = nobody decides on requests, and caller is nil;
-         "=" and the user's name: a broker that another user registered is left alone; "~" and the name: it is not, and
-         the reply says whose it is. No name: a user who is not known. Behind the name a line feed, and lines: the
-         resources that his right was decided on, cluster:NAME or broker:NAME; or *, all of them.
-         ask_for(argument, resources) -> {"ASK", seq, resource, ...}: those of these that were not decided on: to be
-         returned before anything is changed. nil: all were
+--[[ owner: which user asks for a change, which of his rights were checked, and which user owns a broker process
+  GIVES  asked_by(argument) -> caller, enforced. The argument is "" if authentication is off: caller is nil. "=" and the
+         user's name: other users' brokers must not change. "~" and the name (mode observe): they may, and the reply
+         names the owner. No name: an anonymous user. After the name come a line feed and one line for each resource
+         for which his right was checked, cluster:NAME or broker:NAME; the line * stands for all resources.
+         ask_for(argument, resources) -> {"ASK", seq, resource, ...}: the resources for which the right was not checked;
+         the script returns this before it writes. nil: all were checked
          names_in(asks, fields) adds broker:NAME for each brokerName among the fields of a live info
-         foreign(caller, user, n) -> the owner if it is not the caller, else nil. user and n are fields of the
-         live info: "<n> <owner>" counts only for the registration n. A release that knows no owners leaves it as it was.
+         foreign(caller, user, n) -> the owner if it is not the caller, else nil. user and n are fields of the live
+         info; user is "<n> <owner>", and counts only if n is equal: a release without owners changes only n.
          foreign_at(caller, addr) -> the owner of an address in any cluster, if it is not the caller ]]
 local function asked_by(argument)
   if argument == "" then

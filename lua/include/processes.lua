@@ -1,10 +1,10 @@
---[[ processes: what each process of the registry tells of itself
-  GIVES  check_processes(): the types of what the others write
+--[[ processes: the status that each process of the registry writes
+  GIVES  check_processes(): checks the types of the keys that the others write
          tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/fleet/processes.py
          tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
          forget_process(id)
-         forget_old_processes(): those that told nothing for an hour. Readers say of one that told nothing for the
-         length of a lease that it is gone.
+         forget_old_processes(): removes processes that wrote no status for an hour. For readers a process is gone when
+         it wrote none for the length of a lease.
   COST   O(1); forget_old_processes O(processes) ]]
 --- @include "include/expect"
 local PROCESS_KEPT_MS = 3600000

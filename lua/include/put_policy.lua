@@ -1,10 +1,10 @@
 --[[ put_policy: write users and the mode of authentication, and tell every front end that there is a new revision
   GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}, JSON "" removes the
-         user; changed and mode_changed are the revisions at which they became so. Secrets that are gone take the time
-         of their last use with them.
-         The policy keeps when each user changed, also of MOST_REMOVED that are gone; then it forgets all of these, and
-         keeps the highest as "forgotten".
-         The event names the revision only. meta has a copy of it and of the mode for those who cannot read the rest. ]]
+         user; changed and mode_changed are the revisions that wrote them. The time of last use of a removed secret is
+         deleted.
+         The policy keeps the revision that last changed each user, also of MOST_REMOVED removed users; then it forgets
+         all of these, and keeps the highest as "forgotten".
+         The event has only the revision. meta has a copy of it and of the mode for logins that cannot read the rest. ]]
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/auth"

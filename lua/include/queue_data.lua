@@ -1,7 +1,7 @@
---[[ queue_data: change the perm of every topic of a brokerName, and tell
+--[[ queue_data: change the perm of every topic of a brokerName, with the event bodies of the change
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
-         topics each), write(), rest; change(data, topic) returns the new queue data. Only write() writes. It looks at
-         about most topics, nil: at all. rest "": those were all; else a later script goes on with it.
+         topics each), write(), rest; change(data, topic) returns the new queue data. Only write() writes. It reads
+         about most topics, nil: all. rest "": no topic is left; else a later script continues with it.
          with_perm(data, change) -> the queue data with the perm change(perm) ]]
 --- @include "include/collect"
 --- @include "include/rest"

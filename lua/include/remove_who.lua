@@ -1,13 +1,13 @@
 --[[ remove_who: take one broker process out of every table
   GIVES  remove_who(who, reason, cause): reason is the event's type, cause a member of it. Removes the address from the
-         row of every brokerName that it is in. The last address of a name takes the name, its queue data, which is one
-         key (include/topic_sets), and its place in every cluster. A name that keeps other addresses, none of them a
-         master, while acting masters are enabled, loses its write permission (include/wiping). An id that another address took meanwhile
-         stays with that address. A place in which the address is alive under another cluster stays: the broker came
-         back under that name without closing its channel first.
-         Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
-         without this place), forget_who(who).
-         topics_of(who) -> topics of the brokerNames that may lose write permission with it: what removing it costs at most.
+         row of every brokerName that it is in. With its last address a name is removed from every cluster, and its
+         queue data, one key (include/topic_sets), is deleted. If other addresses are left, none is a master, and acting
+         masters are enabled, the name loses its write permission (include/wiping). An id that another address took
+         meanwhile stays with that address. The address stays in a row if it is alive there under another cluster: the
+         broker came back under that cluster without closing its channel first.
+         Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives, and
+         only leaves this row), forget_who(who).
+         topics_of(who) -> number of topics that may lose write permission when it is removed: the most that this costs.
   COST   O(topics that lose write permission), at most room ]]
 --- @include "include/expect"
 --- @include "include/emit"
@@ -137,7 +137,7 @@ local function remove_who(who, reason, cause)
       local name = string.sub(field, 6)
       expect("hash", P .. "broker:" .. name)
       if call("HGET", P .. "broker:" .. name, "acting") == "1" then
-        expect("hash", P .. "queues:" .. name) -- else it is only taken away, of any type
+        expect("hash", P .. "queues:" .. name) -- else it is only deleted, whatever its type is
       end
     end
   end
@@ -154,7 +154,7 @@ local function remove_who(who, reason, cause)
       end
       local row = stays and hash(P .. "broker:" .. name)
       if row and holds_addr(row, live.addr) then
-        -- with the row as it was: it tells readers that the process is gone, though its address is in it
+        -- the row does not change: the event only tells readers that this process is gone
         emit_topics(reason, name, members_of(who, live.addr, live.cluster, cause) .. ',"row":' .. row_json(row), {})
       else
         remove_from_row(name, who, live.addr, reason, live.cluster, cause)

@@ -1,6 +1,6 @@
---[[ rest: where a later script goes on with a scan
-  GIVES  cursor_of(rest) -> the cursor to go on from; "0", the beginning, for "" and for what another server gave: a
-         cursor means something to the server alone that gave it, and after a failover the scan is begun anew
+--[[ rest: the position from which a later script continues a scan
+  GIVES  cursor_of(rest) -> the cursor to continue from; "0", the beginning, for "" and for a rest from another server:
+         only the server that gave a cursor understands it, and after a failover the scan begins again
          rest_of(cursor) -> rest, "" when the scan is over ]]
 local function this_server()
   return string.match(call("INFO", "server"), "run_id:(%x+)") or ""

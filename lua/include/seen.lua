@@ -1,12 +1,12 @@
 --[[ seen: can brokers be heard at this moment? read only
-  Of open come seen_ms (when a process that hears brokers last renewed its lease) and up_since (when the last gap
-  between such renewals ended).
-  GIVES  heard: a renewal came within SEEN_GAP_MS, which are three of them.
+  include/open gives seen_ms, when a process that hears brokers last renewed its lease, and up_since, when the last gap
+  between such renewals ended.
+  GIVES  heard: a renewal came within SEEN_GAP_MS, which is the time of three renewals.
          good_ms: the clock by which silence is measured. It is the clock of Redis while brokers are heard, and stands
-         still in a gap; the renewal that ends the gap moves all that was written with it (keep_seen).
-         Those who hear brokers are the workers of front ends, and brokers' processes that write to Redis themselves.
-         A sweeper does not: while it runs alone, silence says nothing about a broker. After the clock went back heard
-         is false too, until a renewal has corrected seen_ms. ]]
+         still in a gap; the renewal that ends the gap moves all deadlines by its length (keep_seen).
+         Workers of front ends hear brokers, and so do brokers' processes that write to Redis themselves. A sweeper
+         does not: while it runs alone, silence says nothing about a broker. When the clock has gone back, heard is
+         false, too, until a renewal has corrected seen_ms. ]]
 local SEEN_GAP_MS = 3000
 -- Redis TIME may differ by some milliseconds after a failover: that is no step back of the clock
 local STEP_BACK_MS = 100

@@ -1,4 +1,4 @@
---[[ topic_sets: topic:<topic>, the brokerNames that have a topic, and topics, the topics that there are
+--[[ topic_sets: the SETs topic:<topic>, the brokerNames that have a topic, and topics, all topics
   GIVES  try, as call, but a key of another type is no error
          enter(broker_name, flat): flat is topic, queue data, topic, ...; enters them at once
          gained(broker_name, flat, count): as HSET took them, count of them are new
@@ -7,8 +7,8 @@
          Few topics are entered at once. Many would cost Redis a microsecond each: a note is made of them, which
          tidy_topics works off. "arriving" has the brokerNames that gained many topics; leaving:<number> is the queue data
          of one that left.
-         The sets say where to look. The queue data decides: a member whose queue data is missing is about to go.
-         So a key of another type in the place of a set keeps nobody from registering. ]]
+         The sets are only an index. The queue data decides: a member without queue data is about to be removed.
+         So a key of another type in the place of a set does not stop registrations. ]]
 --- @include "include/expect"
 local AT_ONCE = 64
 local try = redis.pcall
@@ -39,7 +39,7 @@ local function lost(broker_name, topics)
     end
   end
   if call("EXISTS", P .. "queues:" .. broker_name) == 0 then
-    call("HDEL", P .. "arriving", broker_name) -- it lost what it had gained before that was entered
+    call("HDEL", P .. "arriving", broker_name) -- it left before its new topics were entered
   end
 end
 

@@ -1,11 +1,11 @@
---[[ wiping: the write permission of a brokerName that has lost its last master goes, in parts where it must
+--[[ wiping: take the write permission of a brokerName that lost its last master, in parts if it has many topics
   GIVES  room: topics that this script may still change, so that it takes no more than some 30 ms of Redis
          plan_wipe(name, nil) -> event bodies of the topics that there is room for, write(); write also notes if topics
          are left
-         wipe_on(name): goes on with a name of which topics are left -> whether those were all
-         wipe_names(): the same of all such names -> whether those were all
-         What is left of a wipe is done by expire_brokers, and before the name registers (finish_wipe). Meanwhile
-         the name keeps its write permission for the topics that are left. 217 may set it for one of them, and loses it.
+         wipe_on(name): continues the wipe of a name -> whether no topic is left
+         wipe_names(): the same for all names with topics left -> whether no topic is left
+         expire_brokers continues a wipe, and finish_wipe ends it before the name registers. Meanwhile
+         the name keeps its write permission for the topics that are left. A 217 may set it, but the wipe removes it.
   EVENTS write_perm_set for each part but the first, which is part of the event that took the master away ]]
 --- @include "include/expect"
 --- @include "include/queue_data"

@@ -10,4 +10,4 @@ class LakeError(RegistryError):
 
 
 class OtherWriter(RegistryError):
-    """Another process wrote what this one was about to write; nothing of this one's counts."""
+    """Another process wrote what this one was about to write; nothing that this one wrote counts."""

@@ -177,4 +177,4 @@ GOLD_COMMENTS: Final = {
     "versions": "of the tables that were read, as JSON", "state": "absent, read_only, writable or unknown",
     "at": "when (UTC)", "alarm": "what was wrong", "reader": "of the stream",
 }  # fmt: skip
-"""Of columns that other layers do not have."""
+"""The meaning of columns that other layers do not have."""

@@ -186,4 +186,4 @@ COMMENTS: Final = {
     "grain": "hour or day",
     "period_start": "of the period (UTC)",
 }
-"""Of columns, by name; where one means something else in another table it has another name."""
+"""The meaning of each column name, the same in every table."""

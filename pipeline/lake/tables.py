@@ -24,7 +24,7 @@ def sql_name(lake: Lake, name: str) -> str:
 
 
 def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) -> str:
-    """Make a table that there is not yet, add the columns that an older release did not have; gives its name in SQL.
+    """Make the table if it is missing, and add columns that an older release did not have; returns its name in SQL.
 
     Args:
         area: another folder for the table's layer.

@@ -108,7 +108,7 @@ def _ms(moments: Any) -> Any:
 
 
 def _starts(rows: pa.Table) -> pa.Table:
-    """With start_ms instead of period_start."""
+    """The rows with start_ms instead of period_start."""
     return rows.append_column("start_ms", _ms(rows["period_start"])).drop_columns(["period_start", "grain"])
 
 

@@ -172,7 +172,7 @@ def ending(spark: Any) -> Iterator[None]:
     """Around all that a command does with a session: stops it.
 
     Raises:
-        SparkLost: its Java has died; whatever the call under way said of it.
+        SparkLost: its Java has died, whichever error the running call raised.
     """
     root = logging.getLogger()
     root.addFilter(_not_py4j)  # which logs the stack of every broken connection

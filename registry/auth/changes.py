@@ -47,7 +47,7 @@ def add_user(policy: Policy, user: User) -> Policy:
 
 
 def edit_user(policy: Policy, name: str, edit: Callable[[User], User]) -> Policy:
-    """Change what a user is; ``edit`` must keep the name."""
+    """Replace a user by what ``edit`` returns; ``edit`` must keep the name."""
     return _with_user(policy, edit(find_user(policy, name)))
 
 
@@ -59,7 +59,7 @@ def remove_user(policy: Policy, name: str) -> Policy:
 
 
 def add_secret(policy: Policy, name: str, secret: Secret) -> Policy:
-    """Give a user one more secret: the old one goes on being taken until it is dropped."""
+    """Give a user one more secret: the old one stays valid until it is removed."""
     user = find_user(policy, name)
     if len(user.secrets) >= MOST_SECRETS:
         ids = ", ".join(one.id for one in user.secrets)
@@ -118,7 +118,7 @@ def set_mode(policy: Policy, mode: Mode) -> Policy:
 
 
 def find_user(policy: Policy, name: str) -> User:
-    """A user that must be there; if it is not, the refusal proposes one."""
+    """A user that must exist; if not, the refusal proposes a similar name."""
     user = policy.users.get(name)
     if user is None:
         closest = difflib.get_close_matches(name, policy.users, n=1)
@@ -128,13 +128,13 @@ def find_user(policy: Policy, name: str) -> User:
 
 
 def rule_text(rule: Rule) -> str:
-    """A rule as the command that makes it has it: ``allow route topic:orders-*``."""
+    """A rule in the words of the command that makes it: ``allow route topic:orders-*``."""
     at = "".join(f" --from {network}" for network in rule.sources)
     return f"{rule.effect} {','.join(rule.rights)} {rule.resource}{at}"
 
 
 def canonical_certificate(text: str) -> str:
-    """A name in certificates as it is stored; ValueError: it is none."""
+    """A name in certificates, in the stored form; ValueError: it is no such name."""
     match = _CERTIFICATE.fullmatch(text)
     if match is None or fault_of_name(text):
         raise ValueError(f"{text!r}: expected URI:..., DNS:... (of the SAN) or CN:... (of the subject)")
@@ -206,7 +206,7 @@ def _check_user(user: User) -> None:
 
 
 def check_secret_key(key: str) -> None:
-    """Refuse a secret that no peer could be given, or that is easily guessed. The message does not contain it."""
+    """Refuse a secret that peers cannot use, or that is easily guessed. The message does not contain it."""
     least, most = SECRET_CHARACTERS
     if not least <= len(key) <= most or not _SECRET.fullmatch(key):
         raise RefusedChange(

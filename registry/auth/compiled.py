@@ -55,12 +55,12 @@ class CompiledRule(NamedTuple):
         return resource is not None and self.kind is resource.kind and self.pattern.fits(resource.name)
 
     def is_from(self, source: Address | None) -> bool:
-        """Whether it counts for a request from there."""
+        """Whether the rule applies to a request from this address."""
         return self.sources is None or self.sources.has(source)
 
 
 class UserRules(NamedTuple):
-    """What one user may and may not."""
+    """What one user may do, and may not do."""
 
     everywhere: frozenset[Right]  # rights on everything from anywhere
     allow: dict[Right, tuple[CompiledRule, ...]]

@@ -17,14 +17,14 @@ def decide(
 ) -> Decision:
     """What the rules say of a request; what follows from it is the mode's.
 
-    A rule that denies wins. Then each resource has to be allowed, by a role or by a rule; who may register, and has no
-    rule of which topics, may register all topics. What is left of a read is allowed to everybody, unless a rule denies
-    it to anonymous.
+    A rule that denies wins. Then a role or a rule must allow each resource; a user who may register, and has no rule on
+    topics, may register all topics. All other reads are allowed to everybody, unless a rule denies them to
+    anonymous.
 
     Args:
         user: as the request proved; None: anonymous.
         resources: all that the request is on; none: it is on everything, and only rules on everything allow it.
-        source: where it comes from; None: not known. Then no rule that asks for a network allows, and every one denies.
+        source: where it comes from; None: not known. Then a rule with networks never allows, and always denies.
 
     Cost: 0.7 microseconds where a role or reading decides, 5.5 with two rules on two resources; linear in the rules.
     """
@@ -52,7 +52,7 @@ def decide_any(policy: Policy, user: User | None, needs: Sequence[Need], source:
     """What the rules say of a request that needs one of several rights: one is enough; a rule that denies one wins.
 
     Args:
-        needs: at least one; the first is what a refusal speaks of. The others as of :func:`decide`.
+        needs: at least one; a refusal names the first. The others as of :func:`decide`.
     """
     decisions = [decide(policy, user, need.right, need.resources, source) for need in needs]
     if len(decisions) > 1:
@@ -80,7 +80,7 @@ def _denied(
 def _not_allowed(
     rules: UserRules, right: Right, resources: Sequence[Resource], source: Address | None
 ) -> tuple[Reason, tuple[Resource, ...]]:
-    """The resources that no rule allows, and whether other addresses may; GRANTED: all are allowed."""
+    """The resources that no rule allows, and whether rules allow them from elsewhere; GRANTED: all are allowed."""
     allow = rules.allow.get(right, ())
     elsewhere, refused = True, []
     all_topics = right is Right.REGISTER and allow and all(rule.kind is not Kind.TOPIC for rule in allow)

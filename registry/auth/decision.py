@@ -16,7 +16,7 @@ class Reason(enum.StrEnum):
 
     GRANTED = "granted"
     DENIED = "denied"  # a rule denies it
-    NO_RULE = "no_rule"  # nothing allows it
+    NO_RULE = "no_rule"  # no rule allows it
     RULE_SOURCE = "rule_source"  # a rule allows it, but not from this address
     USER_SOURCE = "user_source"  # the user may do nothing from this address
     DISABLED = "disabled"  # the user is
@@ -65,8 +65,8 @@ class Decision(NamedTuple):
     def mend(self) -> str:
         """The command that would allow it; "" when none would.
 
-        Names of resources come from the peer, and an operator copies the command into a shell: each is quoted. One with
-        a ``*``, which would be a pattern there, or that looks like an option, is proposed to nobody.
+        Names of resources come from the peer, and an operator copies the command into a shell: each is quoted. A name
+        with a ``*`` (a pattern in the command), or that looks like an option, is not proposed.
         """
         if self.allowed or any("*" in one.name or one.name.startswith("-") for one in self.refused):
             return ""
@@ -88,7 +88,7 @@ class Decision(NamedTuple):
         return f"allow {name} {self.right} {words}{_from(here) if self.reason is Reason.RULE_SOURCE else ''}"
 
     def _mend_for_anonymous(self) -> str:
-        """A user that may do it. A broker may be too old to sign: it is known by its address."""
+        """The command that makes a user with this right. A broker may be too old to sign: its address identifies it."""
         names = {resource.kind: shlex.quote(resource.name) for resource in self.refused}
         if self.right is Right.REGISTER:
             broker, cluster = names.get(Kind.BROKER, "BROKER_NAME"), names.get(Kind.CLUSTER)

@@ -1,4 +1,4 @@
-"""Which of the requests that were refused the rules allow by now, and what would allow one. Pure."""
+"""Finds which refused requests the rules allow by now, and which command would allow one. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NOTHING: Final = Mend()
 
 
 def user_now(policy: Policy, row: RefusedSummary) -> User | None:
-    """Whose such a request would be by the rules of now: who signed nothing may come from a user's network."""
+    """The user of such a request under the present rules: an unsigned request may come from a user's network."""
     if row.kind.user == ANONYMOUS:
         return policy.by_source(parse_address(row.last.source))
     return policy.by_access_key(row.kind.user)
 
 
 def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
-    """Whether what was refused is allowed now; False where rules alone cannot tell."""
+    """Whether a refused request is allowed now; False if the rules alone cannot decide that."""
     kind = row.kind
     if kind.right is None or kind.reason in (BROKER_ADDR, NOT_OWNER):
         return False
@@ -47,12 +47,12 @@ def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
 
 
 def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSummary]:
-    """Those of the requests that were refused which the rules refuse now."""
+    """The refused requests that the present rules still refuse."""
     return [row for row in rows if not is_allowed_now(policy, row)]
 
 
 def mend_of(policy: Policy, row: RefusedSummary) -> Mend:
-    """What would allow such a request under the rules of now."""
+    """The command that would allow such a request under the present rules."""
     kind, source = row.kind, row.last.source
     if kind.right is None:
         return _NOTHING

@@ -1,7 +1,7 @@
 """Reads RocketMQ's own lists of users: plain_acl.yml of ACL 1.0, and users with their acls in ACL 2.0's words.
 
-What such a list says of brokers (groups, consuming) is mapped to what a name server can see: a client that publishes
-or subscribes asks for routes. What cannot be mapped, or would let in more than it says, is left out and noted.
+Rights at brokers (groups, consuming) are mapped to requests that a name server sees: a client that publishes
+or subscribes asks for routes. Rights that cannot be mapped, or would allow more than they say, are left out and noted.
 The file is decoded by the caller, every scalar as a text.
 """
 
@@ -21,7 +21,7 @@ _PERMS: Final = {
     "PUB": Effect.ALLOW, "SUB": Effect.ALLOW, "PUB|SUB": Effect.ALLOW, "SUB|PUB": Effect.ALLOW, "DENY": Effect.DENY,
 }  # fmt: skip
 _SECTIONS: Final = ("globalWhiteRemoteAddresses", "accounts", "users", "acls")
-# What a broker writes beside them after updateAclConfig: when the file was changed.
+# A key that a broker adds after updateAclConfig: when the file was changed.
 _IGNORED: Final = ("dataVersion",)
 
 
@@ -43,7 +43,7 @@ class Account(NamedTuple):
 
 
 class ListedAccounts(NamedTuple):
-    """What a list says, and what of it was left out."""
+    """The users of a list, and notes on the parts that were left out."""
 
     accounts: list[Account]
     notes: list[str]

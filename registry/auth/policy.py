@@ -1,7 +1,6 @@
 """All users and the mode of a namespace: what a front end decides by.
 
-What changes a policy, and what is refused then, is in :mod:`.changes`; what Redis holds is checked again when it is
-decoded.
+:mod:`.changes` changes a policy, and refuses wrong changes; a policy from Redis is checked again when it is decoded.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .users import ANONYMOUS, BadPolicy, Effect, User, decode_user, only_denies
 class Mode(enum.StrEnum):
     """What follows from a decision.
 
-    OFF: nothing is decided. OBSERVE: what would be refused is noted, and done all the same. ENFORCE: it is refused.
+    OFF: nothing is decided. OBSERVE: requests that the rules refuse are noted, but executed. ENFORCE: they are refused.
     """
 
     OFF = "off"
@@ -42,9 +41,9 @@ class Policy:
         self.mode = mode
         # rises with every change; of two policies the one with the higher revision is in force
         self.revision = revision
-        # user -> the revision at which it became what it is, or was removed; "" is the mode
+        # user -> the revision that last changed or removed it; "" is the mode
         self.changed: Mapping[str, int] = changed or {}
-        # a user that is not among them was removed at this revision or before, or never existed
+        # a user that is not in ``changed`` was removed at this revision or before, or never existed
         self.forgotten = forgotten
         self.users: Mapping[str, User] = {user.name: user for user in users}
         self.anonymous = self.users.get(ANONYMOUS) or User(ANONYMOUS)
@@ -103,7 +102,7 @@ class Policy:
         return next((user for name in names if (user := self._by_certificate.get(name)) is not None), None)
 
     def by_source(self, address: Address | None) -> User | None:
-        """The user of the smallest network that the address is in; None: of no network."""
+        """The user of the smallest network with this address; None: it is in no user's network."""
         if address is None:
             return None
         number, version, bits = int(address), address.version, address.max_prefixlen

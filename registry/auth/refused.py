@@ -1,4 +1,4 @@
-"""What is noted of a request that was refused, or would have been if the mode were enforce. No secret and no body."""
+"""The notes on requests that were refused, or would be in mode enforce; without secrets and bodies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .rights import Kind, Resource, Right
 from .users import ANONYMOUS
 
 MOST_CHARACTERS: Final = 255
-"""Of a name in a note: it may come from somebody who has proved nothing."""
+"""The longest name in a note: anybody may have sent it, without a proof."""
 MOST_RESOURCES: Final = 10
 MANY_NAMES: Final = "many_names"
-"""The reason of one row that stands for all requests with made-up names beyond some of each address."""
+"""The reason in the one row for all requests with made-up names beyond the first ones of each address."""
 
 # Reasons besides those of a decision: the rules allow the request.
 NEEDS_TLS: Final = "needs_tls"
@@ -26,8 +26,8 @@ NOT_OWNER: Final = "not_owner"
 class RefusedKind(msgspec.Struct, frozen=True):
     """Refused requests that are counted together."""
 
-    user: str  # as it was proved, or, where the proof failed, as the request claims
-    # right, resources: as decided on; right None: it was not proved who asks, so nothing was decided
+    user: str  # the proved user, or, if the proof failed, the claimed one
+    # right, resources: as in the decision; right None: the user was not proved, so nothing was decided
     right: Right | None
     resources: tuple[str, ...]
     reason: str  # a Reason, or why the proof failed
@@ -45,7 +45,7 @@ class RefusedKind(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_many(cls, kind: RefusedKind) -> RefusedKind:
-        """The kind that stands for all those with made-up names that are not counted one by one."""
+        """The one kind for all requests with made-up names that are not counted separately."""
         return cls(ANONYMOUS, kind.right, (), MANY_NAMES)
 
     def parsed_resources(self) -> tuple[Resource, ...]:
@@ -55,7 +55,7 @@ class RefusedKind(msgspec.Struct, frozen=True):
 
 
 class Last(msgspec.Struct, frozen=True):
-    """The last request of a kind: the address that it came from, and how the user showed who he is."""
+    """The last request of a kind: its address, and how the user proved who he is."""
 
     source: str = ""
     how: str = ""

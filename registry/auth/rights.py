@@ -24,10 +24,10 @@ class Right(enum.StrEnum):
 
 
 READING: Final = frozenset((Right.ROUTE, Right.LIST, Right.KV_READ, Right.CONFIG_READ))
-"""What everybody may do unless a rule denies it, also who does not say who he is."""
+"""Rights that everybody has unless a rule denies them, even senders that prove no user."""
 
 WRITING: Final = frozenset(Right) - READING
-"""What nobody may do without a rule or a role."""
+"""Rights that nobody has without a rule or a role."""
 
 
 class Kind(enum.StrEnum):

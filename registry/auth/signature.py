@@ -44,7 +44,7 @@ class SigningKey:
 def access_key_of(fields: Mapping[str, str] | None) -> str | None:
     """The access key of the signer; None when nobody signed.
 
-    A blank one, with which the client for C++ signs when it has none, is nobody.
+    A blank key means no user: the client for C++ signs with it when it has no key.
     """
     access_key = fields.get(ACCESS_KEY) if fields else None
     return access_key if access_key is not None and access_key.strip() else None
@@ -84,7 +84,7 @@ def matching_key(keys: Sequence[SigningKey], fields: Mapping[str, str], body: by
 
 
 def _forms(fields: Mapping[str, str]) -> Iterator[bytes]:
-    """What peers may have signed of these fields."""
+    """The texts that peers may have signed for these fields."""
     yield content_of(fields)
     if not _ZONE.isdisjoint(fields):
         yield content_of(fields, _ZONE)

@@ -17,7 +17,7 @@ ANONYMOUS: Final = "anonymous"
 """A caller without proof of a user. A user of this name has rules only, and they can only take reading rights away."""
 
 MOST_SECRETS: Final = 2
-"""Of one user at a time: an old one and a new one while programs change over."""
+"""The most secrets of a user: the old one and the new one while programs change to the new one."""
 
 
 class Effect(enum.StrEnum):
@@ -28,7 +28,7 @@ class Effect(enum.StrEnum):
 
 
 class BadPolicy(RegistryError):
-    """Redis holds rules that this release cannot read; they are not used, and none are made up instead."""
+    """Redis holds rules that this release cannot read; it uses no other rules in their place."""
 
 
 class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,12 +55,12 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def resource(self) -> str:
-        """As commands name it: ``topic:orders-*``, or ``*`` for everything."""
+        """The text for it in commands: ``topic:orders-*``, or ``*`` for everything."""
         return "*" if self.kind is None else f"{self.kind}:{self.pattern}"
 
 
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sources": "from"}):
-    """Somebody whom the registry knows."""
+    """A user of the registry: a person, a client or a broker."""
 
     name: str  # also the AccessKey that its requests are signed with
     enabled: bool = True
@@ -80,7 +80,7 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 def is_not_bound(user: User) -> bool:
-    """Whether a user may change something from any address, by a key that others may have got."""
+    """Whether a user may change something from any address, with only a key that others may have stolen."""
     if not user.enabled or user.sources or not (user.secrets or user.certificates):
         return False
     allowed = (rule for rule in user.rules if rule.effect is Effect.ALLOW and not rule.sources)
@@ -89,7 +89,7 @@ def is_not_bound(user: User) -> bool:
 
 
 def only_denies(user: User) -> bool:
-    """Whether the user is nothing but rules that deny: what may be said of anonymous."""
+    """Whether the user has only rules that deny; the user anonymous may have no others."""
     return user == User(user.name, rules=user.rules) and all(rule.effect is Effect.DENY for rule in user.rules)
 
 

@@ -34,7 +34,7 @@ def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
     """Rights by our words or ACL 2.0's actions; ``all``: every right that can be on this kind of resource.
 
     Raises:
-        ValueError: a word is none; the message names those that there are.
+        ValueError: a word is unknown; the message names the known ones.
     """
     found: set[Right] = set()
     for text in texts:

@@ -1,4 +1,4 @@
-"""A line to copy for the help of each command whose text shows none."""
+"""Example command lines for the help of commands whose text has none."""
 
 from __future__ import annotations
 

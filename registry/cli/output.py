@@ -1,6 +1,6 @@
 """Prints what the operators' commands found: aligned plain text, or JSON.
 
-Names, addresses and values come from outside: in text nothing of them acts on the terminal. JSON is left as it is.
+Names, addresses and values come from outside: text output escapes control characters. JSON is left as it is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def listing(
 
 
 def show_value(value: str) -> None:
-    """Print a value as it is for a program that reads it, and its lines as :func:`show` does on a terminal."""
+    """Print a value: on a terminal its lines as :func:`show` does; to a file or pipe unchanged."""
     if sys.stdout.isatty():
         show(*value.split("\n"))
     else:
@@ -66,7 +66,7 @@ def show_value(value: str) -> None:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> str:
-    """Columns under their headings, two blanks apart; ``right`` names the headings of those that align right."""
+    """Columns under their headings, two blanks apart; ``right``: headings of the columns that are aligned right."""
     cells = [list(headings), *([printable(str(cell)) if cell != "" else "-" for cell in row] for row in rows)]
     widths = [max(_columns(row[at]) for row in cells) for at in range(len(headings))]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Options that take a time or a length of time: how they are read says :mod:`mqregistry.operators.instants`."""
+"""Options that take a time or a length of time; :mod:`mqregistry.operators.instants` parses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what an application passes in, so that the call that was wrong raises, not a background task later.
+"""Checks arguments of an application, so that the wrong call itself raises, and not a background task later.
 
 Each check raises TypeError (wrong type) or ValueError (wrong value) with what was given, what is expected and, where
 it is not plain, what to do.

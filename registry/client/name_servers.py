@@ -111,7 +111,7 @@ class NameServers:
         now: bool = False,
         **fields: Any,
     ) -> Command:
-        """Ask the chosen server; when it cannot be reached, does not answer or goes away, the others in turn.
+        """Ask the chosen server; if it cannot be reached, does not answer or shuts down, ask the others in turn.
 
         Args:
             code: a RequestCode.

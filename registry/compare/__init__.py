@@ -1,1 +1,1 @@
-"""What name servers, registries and instants of the past differ in, and since when. Pure: others ask the sides."""
+"""The differences between name servers, registries and past states, and their age. Pure: others ask the sides."""

@@ -1,4 +1,4 @@
-"""Finds what the contents of several sides differ in, cell by cell."""
+"""Finds the differences between the contents of several sides, cell by cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that say what one address, and all clients of a front end together, may open and how often do."""
+"""The settings that limit connections and requests, per address and for all clients of a front end together."""
 
 # Annotations are values here: to evaluate a hundred texts takes every process some milliseconds at its start.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 PREFIX: Final = "MQREGISTRY_"
-"""Of every environment variable of this project."""
+"""The prefix of every environment variable of this project."""
 
 
 class RunTime(NamedTuple):

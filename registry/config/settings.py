@@ -37,7 +37,7 @@ _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, 
 
 
 class Settings(StreamSettings, frozen=True, kw_only=True):
-    """Every setting with its type, its default and what there is to know about it."""
+    """Every setting with its type, its default and its help."""
 
     listen_port: _Port = 9876
     bind_address: Annotated[str, About("bindAddress", "Address to listen on.", flag="host")] = "0.0.0.0"

@@ -32,15 +32,15 @@ OTHER_VARIABLES: Final = frozenset(
     }
 )  # fmt: skip
 
-# Kubernetes tells each container of the Services beside it in variables, unless it is asked not to: of one that is
-# called mqregistry, MQREGISTRY_PORT=tcp://10.0.0.1:9876, which is no port of ours.
+# Kubernetes sets variables for each Service in a container, unless enableServiceLinks is false. For a Service with the
+# name mqregistry it sets MQREGISTRY_PORT=tcp://10.0.0.1:9876, which is no port of ours.
 _SERVICE_LINK: Final = re.compile(r"\w+_(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
 _SERVICE_ADDRESS: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
-# An input method for Chinese may write these: Java takes them for a part of the key, so that no setting counts.
+# An input method for Chinese may write these. Java takes them as a part of the key, and the setting has no effect.
 _FULL_WIDTH: Final = frozenset("＝：")
 
-# RocketMQ's own variable: its broker and NameServer read it, and take a blank one for none.
+# RocketMQ's own variable: its broker and NameServer read it, and ignore a blank value.
 _JAVA_SERIALIZE_TYPE: Final = "ROCKETMQ_SERIALIZE_TYPE"
 
 
@@ -57,10 +57,10 @@ def build(
 
     Args:
         flags: attribute -> value from the command line, None where it was not given.
-        assigned: attribute -> value from --set; a flag of its own is used before it.
+        assigned: attribute -> value from --set; a value in flags has precedence.
         config_file: a properties file.
         environ: default: the process environment.
-        defaults: attribute -> default, where the command's differs from the table's.
+        defaults: attribute -> default of this command, if it differs from the default in settings.
         warn: gets one line for each unknown key or variable.
 
     Raises:
@@ -145,7 +145,7 @@ def _read_file(path: Path) -> list[properties.Property]:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
-    import difflib  # for a mistake alone
+    import difflib  # only here, as only an unknown name needs it
 
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)

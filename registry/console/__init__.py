@@ -1,1 +1,1 @@
-"""Pages for a browser on the tables of one namespace: what is, what was, and who changed it. A process of its own."""
+"""Pages for a browser on the tables of one namespace: now, in the past, and who changed them. A separate process."""

@@ -352,7 +352,7 @@ def paged(request: Request, rows: Sequence[Any], name: str = "rows") -> dict[str
 
 
 def order(request: Request, among: Collection[str], default: str) -> str:
-    """By what the address sorts a list, downwards behind a '-'; BadRequest: there is no such order."""
+    """The sort order in the address; '-' before the name sorts downwards. BadRequest: there is no such order."""
     chosen = request.query_params.get("sort", default)
     if chosen.removeprefix("-") not in among:
         raise BadRequest(say(

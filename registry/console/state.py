@@ -40,7 +40,7 @@ _PAGES_AT_ONCE: Final = 2
 MOMENT_S: Final = 0.001
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 60
-"""Of which the changes are counted, one by one: the last hour."""
+"""The minutes for which changes are counted: the last hour."""
 
 
 class WakingPace:

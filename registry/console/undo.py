@@ -1,4 +1,4 @@
-"""Which action puts back what a change took or set. Pure: it has the preview and needs the rights of that action."""
+"""Finds the action that reverses a change. Pure: the action has its own preview and needs its own rights."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Cuts off what a power cut left at the end of an append-only file.
 
 Redis writes commands to its end; after a power cut a part of the last ones may be missing, or be zeros or foreign
-bytes. Redis refuses to start with that. What follows the last whole command is cut off here, and the file is kept as it
-was. A damage with whole commands behind it is no torn end: then nothing is changed, as they would be lost.
+bytes. Redis refuses to start with that. This module cuts off the bytes after the last whole command, and keeps a copy
+of the file. Damage before whole commands is no torn end: nothing is changed, as a cut would lose these commands.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _end_of_command(data: mmap.mmap, at: int) -> int | None:
 
 
 def _keep(file: Path, good: int, folder: Path) -> str:
-    """Keep the file as it is, or where there is no room what is cut off; returns where."""
+    """Keep a copy of the file, or, without room, only of the part to cut off; returns its path."""
     name = f"damaged-{time.strftime('%Y%m%dT%H%M%S')}-{file.name}"
     if shutil.disk_usage(folder).free > file.stat().st_size + _ROOM_BYTES:
         copy, begin, said = folder / name, 0, "the file as it was is kept as"

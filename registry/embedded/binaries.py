@@ -1,4 +1,4 @@
-"""Which redis-server or valkey-server is started."""
+"""Finds the redis-server or valkey-server to start."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _new_enough(server: str) -> str:
 
 
 def version_of(server: str) -> tuple[tuple[int, int], str]:
-    """The server's version and what it says of it; (0, 0) if it says none."""
+    """The server's version, and its own line about it; (0, 0) if it prints none."""
     try:
         said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     except OSError as error:
@@ -57,7 +57,7 @@ def version_of(server: str) -> tuple[tuple[int, int], str]:
 
 
 def _extra() -> str:
-    """The advice to install the extra, where there is one for this machine; else that there is none."""
+    """The advice to install the extra, if this machine can use it; else the text that it cannot."""
     here = (sys.platform, platform.machine())
     if here in (("linux", "x86_64"), ("linux", "aarch64")):  # as in pyproject.toml
         return "install the extra (pip install 'mqregistry[embedded]'), "

@@ -1,4 +1,4 @@
-"""Ends a process with the one that started it, and says how one ended."""
+"""Makes a process end when its parent ends, and describes how a process ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_EVERY_S: Final = 0.1
 
 
 def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """For ``preexec_fn``: the child gets this signal when its parent ends in any way; on Linux alone."""
+    """Make the kernel send this signal to the child when its parent ends; for ``preexec_fn``, only on Linux."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, number)
 
@@ -25,7 +25,7 @@ def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 def end_with_parent(parent: int) -> None:
     """Kill this process when its parent ends in any way, also while nothing else of it gets a turn.
 
-    Where the kernel tells nobody (not Linux), a thread looks.
+    Watch the parent in a thread, where the kernel sends no signal (not Linux).
     """
     die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:  # it ended before

@@ -55,8 +55,8 @@ class EmbeddedRedis:
     """One redis-server child process; a context manager.
 
     folder: where its append-only file lives (made if missing). extra: more redis-server arguments, later ones win.
-    What starts it raises StartError: there is no server binary, the path is too long for a socket, or the server ended
-    (with the end of its log).
+    Methods that start it raise StartError: there is no server binary, the path is too long for a socket, or the server
+    ended (with the end of its log).
     """
 
     def __init__(self, folder: Path, *, extra: Sequence[str] = ()) -> None:
@@ -108,7 +108,7 @@ class EmbeddedRedis:
         self._process = None
 
     def has_started(self) -> bool:
-        """Whether it answers; call it repeatedly after :meth:`begin`. It waits for nothing."""
+        """Whether the server answers; call it repeatedly after :meth:`begin`. It does not wait."""
         if self._mending is not None:
             if self._mending.done():
                 mending, self._mending = self._mending, None
@@ -221,7 +221,7 @@ class EmbeddedRedis:
             )
 
     def _of_dump(self) -> tuple[str, ...]:
-        """What lets it load a dump.rdb that somebody put in the place of the append-only file, which it prefers."""
+        """The options to load a dump.rdb that somebody put in the place of the append-only file."""
         dump = self.folder / _DUMP
         self._from_dump = current_file(self.folder) is None and dump.exists() and dump.stat().st_size > 0
         if not self._from_dump:

@@ -1,4 +1,4 @@
-"""Who caused a change: the member ``by`` of events, and what a process says there of itself."""
+"""Who caused a change: the member ``by`` of events, and how a process describes itself there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from ..names import MAX_NAME_BYTES, printable
 
-# How it is known who sent a request over the wire. A later release may know other ways.
+# How the sender of a request over the wire was identified. A later release may add other ways.
 SIGNATURE: Final = "signature"
 CERTIFICATE: Final = "certificate"
 NETWORK: Final = "network"
@@ -25,8 +25,8 @@ CONSOLE: Final = "console"
 DIRECT: Final = "direct"
 BY_HAND: Final = frozenset({CLI, CONSOLE, DIRECT})
 
-# Processes of the registry, where nobody asked: a broker's timeout or a dead worker, and a worker that shuts down or
-# gives back what Redis lost.
+# Processes of the registry that act without a request: the sweeper (timeouts, dead workers), and a worker that shuts
+# down or restores what Redis lost.
 SWEEPER: Final = "sweeper"
 WORKER: Final = "worker"
 
@@ -37,7 +37,7 @@ class By(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who caused a change. None: not known, or there is nothing to say."""
 
     how: str  # one of the words of this module; a later release may add others
-    # whom the registry knows the sender as, also over a console with a login; of a program that writes to Redis itself,
+    # the user that sent it, also over a console with a login; of a program that writes to Redis itself,
     # the user of its operating system
     user: str | None = None
     # host:port of the sender, of a browser at a console with a login its address; of a program that writes to Redis
@@ -53,7 +53,7 @@ class By(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
     def __str__(self) -> str:
-        """For a reader; nothing in it acts on a terminal, and no name in it passes for another part of the text."""
+        """Text for people: control characters are escaped, and a name cannot look like another part of the text."""
         login = f", Redis user {_shown(self.login)}" if self.login else ""
         text = f"{_shown(self.user)} ({self.how}{login})" if self.user else f"{self.how}{login}"
         if self.peer:
@@ -71,25 +71,25 @@ def _shown(name: str) -> str:
 
 
 def this_process(how: str, *, front_end: str | None = None, login: str | None = None) -> By:
-    """What this process says of itself in the events that it causes."""
+    """The author that this process writes into events."""
     user = _os_user() if how in BY_HAND else None
     return By(how, user, f"{host_name()}/{os.getpid()}", front_end=front_end, login=login)
 
 
 def front_end_name(port: int) -> str:
-    """What events call a front end that listens on this port of this machine."""
+    """The name, in events, of a front end that listens on this port of this machine."""
     return f"{host_name()}:{port}"
 
 
 @functools.cache
 def host_name() -> str:
-    """What this machine calls itself."""
+    """The host name of this machine."""
     return _bounded(socket.gethostname())
 
 
 @functools.cache
 def _os_user() -> str:
-    """Who runs this process; under sudo, who called it."""
+    """The user who runs this process; under sudo, the user who called it."""
     try:
         import pwd
     except ImportError:  # no Unix
@@ -105,5 +105,5 @@ def _os_user() -> str:
 
 
 def _bounded(text: str) -> str:
-    """A text of this machine, which may hold anything, as one that JSON can have."""
+    """A text of this machine, with any bytes, as a text that JSON can have."""
     return printable(text)[:MAX_NAME_BYTES]

@@ -1,6 +1,6 @@
 """What each event means: the cells of the registry's tables that it sets and removes.
 
-:func:`operations` turns an event into a few operations. All that keep tables apply them: ``Tables`` and the live
+:func:`operations` turns an event into a few operations. Every keeper of tables applies them: ``Tables`` and the live
 table in memory (with them the view, the audit and every replay), silver in the lake. Operations are plain values, so
 that they can be sent to another process, and know nothing of the tables: an operation that removes a brokerName does
 not list what the brokerName had. (The tags are numbers to keep them short; processes of one release exchange them.)
@@ -50,7 +50,7 @@ class JoinCluster(msgspec.Struct, array_like=True, tag=4, gc=False):
 
 
 class SetFilterServers(msgspec.Struct, array_like=True, tag=5, gc=False):
-    """The filter servers of a process; none: the cell is removed."""
+    """The filter servers of a process; empty: the cell is removed."""
 
     who: str
     addrs: Sequence[str]
@@ -77,7 +77,7 @@ class SetMappings(msgspec.Struct, array_like=True, tag=8, gc=False):
 
 
 class SetLive(msgspec.Struct, array_like=True, tag=9, gc=False):
-    """What a process said of itself under one brokerName; all but the id holds under each name that it has."""
+    """Live info that a process sent under one brokerName; all but broker_id holds for all its brokerNames."""
 
     who: str
     broker_name: str
@@ -92,11 +92,11 @@ class EndLive(msgspec.Struct, array_like=True, tag=10, gc=False):
 
     who: str
     broker_name: str
-    # the event has the row. Without it the live info ends only if its address is no longer in the row that is known.
-    # With it, the address may stay in the row: the same address lives on under another cluster's name
+    # whether the event has the row. If not, the live info ends only if its address is no longer in the known row.
+    # If so, it ends even if the address is still in the row: the same address may be alive under another cluster
     certain: bool
-    # it said so itself. With compat 4.8 its live info then ends under every name, unless its address is in the row of
-    # one of them
+    # whether it unregistered itself. With compat 4.8 its live info then ends under every name, unless its address is
+    # in the row of one of them
     goodbye: bool
 
 

@@ -82,14 +82,14 @@ class Change(msgspec.Struct, frozen=True):
     ms: int  # Redis time
     part: int = 1  # part, parts: which entry of a change in several entries
     parts: int = 1
-    ignorable: bool = False  # a release that does not know the type passes it over
+    ignorable: bool = False  # a release that does not know the type ignores it
     # at, by, chain and after are in every entry of the stream; None: the event was made in this process
     at: int | None = None  # the bytes of all events of the namespace up to this one, itself included
     by: By | None = None  # who caused it
-    # a hash of this event and of every one before it, so two histories that have it are the same up to here
+    # a hash of this event and of every one before it: two histories with the same chain are equal up to here
     chain: str | None = None
     after: str | None = None  # the chain of the event before
-    # it gives back what Redis had lost; how many losses, and which seq, the giver knew
+    # set if it restores a change that Redis had lost: how many losses, and which seq, the restoring worker knew
     knew: tuple[int, int] | None = None
 
     type = _Type()
@@ -137,7 +137,7 @@ class BrokerRemoved(BrokerChange, frozen=True):
 
 
 class BrokerUnregistered(BrokerRemoved, frozen=True, tag="broker_unregistered"):
-    """The broker said goodbye (104)."""
+    """The broker unregistered (104)."""
 
 
 class BrokerLost(BrokerRemoved, frozen=True):
@@ -218,7 +218,7 @@ class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
 class AuthChanged(Change, frozen=True, tag="auth_changed"):
     """Users, rules or the mode of authentication were changed. Changes no table, ignorable."""
 
-    revision: int = 0  # of the policy; a process that may read it reads it from Redis: the event has nothing of it
+    revision: int = 0  # of the policy; the event has no part of the policy: processes that may read it do so from Redis
 
 
 class LaterChange(Change, frozen=True):
@@ -311,13 +311,13 @@ class ChangeDecoder:
             return decode_change(entry)
 
     def forget(self) -> None:
-        """Keep nothing more of the entries until now."""
+        """Forget the topics of all earlier entries."""
         self._known.clear()
         self._bytes = 0
 
 
 def may_pass_over(change: Change) -> bool:
-    """Whether this release may go on behind an event that it does not apply."""
+    """Whether this release may continue after an event that it does not apply."""
     return change.ignorable or not isinstance(change, LaterChange)
 
 

@@ -1,1 +1,1 @@
-"""Follows the change stream of a namespace: from a place on, without a gap, or with one that is said."""
+"""Follows the change stream of a namespace: from a position on; a gap is reported."""

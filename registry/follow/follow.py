@@ -1,4 +1,4 @@
-"""The one rule for what comes next in a change stream, for all who follow one: what goes on, and what is a gap.
+"""The one rule for all followers of a change stream: which event continues the stream, and which shows a gap.
 
 Tables that are read as of one change, and followed from there, are :class:`Loaded`.
 """
@@ -17,19 +17,19 @@ from ..store.store import Store
 from ..tables.live_table import LiveTable
 
 START: Final = "0-0"
-"""Behind this entry id comes the oldest entry of a stream."""
+"""The oldest entry of a stream comes after this id."""
 
 
 class StreamGap(RegistryError):
-    """The change stream does not go on behind what was read from it; the message says what is missing."""
+    """The change stream does not continue after the last change that was read; the message says what is missing."""
 
 
 class Follow:
     """Reads the changes of a namespace in their order, from a place on.
 
-    A change goes on where the last one ended if its number is the next, and if it names the last one's chain. Anything
-    else is a gap, which is raised once. Who keeps tables reads them again then; who only shows changes may read on,
-    and gets those behind the gap.
+    A change continues the stream if it has the next number, and names the last change's chain. Anything else is a gap,
+    which is raised once. A keeper of tables must read them again then; a program that only shows changes may read on,
+    and gets those after the gap.
 
     Attributes:
         epoch, seq, chain: of the last change that was read. seq None: any change may be the next one; chain "": any.
@@ -175,7 +175,7 @@ class Loaded:
 
     @property
     def seq(self) -> int:
-        """Of the last change that was read; a part of one whose other parts are due is read, but not applied."""
+        """The seq of the last change that was read; a change in parts is applied after its last part."""
         assert self.follow.seq is not None
         return self.follow.seq
 

@@ -22,7 +22,7 @@ class DrainNow(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody has the old routes, as far as front ends can know."""
+        """Whether no client has the old routes, as far as front ends can know."""
         return not self.waiting and not self.not_known
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ def drain_of(
     """Put together what the front ends tell.
 
     Args:
-        maintenance: of this broker name: says since when. seq: a front end that has not this change cannot tell.
+        maintenance: of this broker name, with its start. seq: front ends without this change cannot report yet.
     """
     left_ms = max(0, (maintenance.since_ms if maintenance is not None else now_ms) + DRAIN_SEEN_MS - now_ms)
     addresses, waiting, not_known = set[str](), 0, []

@@ -31,7 +31,7 @@ def csv_line(change: Change) -> str:
 
 
 def _line(cells: tuple[object, ...]) -> str:
-    """Names come from outside: a spreadsheet would compute one that looks like a formula, so it gets an apostrophe."""
+    """Names come from outside: a name that looks like a formula gets an apostrophe, or the spreadsheet would run it."""
     file = io.StringIO()
     texts = ["" if cell is None else printable(str(cell)) for cell in cells]
     csv.writer(file, lineterminator="\r\n").writerow([f"'{one}" if one.startswith(_FORMULAS) else one for one in texts])

@@ -1,4 +1,4 @@
-"""Which changes were somebody's, or of something, and what the stream of changes tells of one topic."""
+"""Filters changes by author or by subject, and reads one topic's history from the stream of changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Wanted = Callable[[Change], bool]
 
 
 def by_author(user: str | None, peer: str | None) -> Wanted:
-    """What this user caused, or what came from this address; None: any user, any address."""
+    """Changes by this user, or from this address; None: any user, any address."""
 
     def wanted(change: Change) -> bool:
         by = change.by
@@ -26,7 +26,7 @@ def by_author(user: str | None, peer: str | None) -> Wanted:
 
 
 def is_at(by: By, peer: str) -> bool:
-    """Whether somebody is at an address; of a program host and process id are."""
+    """Whether an author has this address; for a program the address is host and process id."""
     return any(at is not None and (at == peer or at.startswith((f"{peer}:", f"{peer}/"))) for at in (by.peer, by.via))
 
 

@@ -1,7 +1,7 @@
 """The language of sentences for people: English, unless a page of the console asks for another language.
 
-A sentence is looked up by its English words, as with gettext, and holes in it have names: ``say("It went at {time}.",
-time="14:03")``. Commands, logs and what is written to Redis are in English: nothing chooses a language there.
+A sentence is looked up by its English words, as with gettext, and its placeholders have names:
+``say("It went at {time}.", time="14:03")``. Commands, logs and data in Redis are in English.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def choose_language(words: NullTranslations) -> None:
 
 @contextlib.contextmanager
 def in_english() -> Iterator[None]:
-    """Say everything in English meanwhile, for a log or for Redis."""
+    """Use English in this context, for a log or for Redis."""
     token = _chosen.set(ENGLISH)
     try:
         yield
@@ -32,12 +32,12 @@ def in_english() -> Iterator[None]:
 
 
 def language() -> NullTranslations:
-    """The catalogue in use: what is kept of sentences is kept for each of these."""
+    """The catalogue in use; caches of sentences have an entry for each catalogue."""
     return _chosen.get()
 
 
 def say(message: str, **values: Any) -> str:
-    """A sentence in the language in use, with these values in its holes."""
+    """A sentence in the language in use, with these values for its placeholders."""
     text = _chosen.get().gettext(message)
     return text.format(**values) if values else text
 
@@ -48,5 +48,5 @@ def say_number(one: str, several: str, number: int, **values: Any) -> str:
 
 
 def marked(message: str) -> str:
-    """The sentence as it is: says that the catalogue has it, where a constant is translated later."""
+    """Return the sentence unchanged; marks a constant that is translated later, for the catalogue."""
     return message

@@ -21,7 +21,7 @@ NAMESPACE: Final = "MQREGISTRY_MAINTENANCE"
 
 
 class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of one broker name. until_ms: when it should be over; None: nobody said."""
+    """The maintenance of one broker name. until_ms: its planned end; None: no end is planned."""
 
     by: str
     since_ms: int
@@ -39,7 +39,7 @@ class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def maintained(kv: Mapping[str, Mapping[str, str]]) -> dict[str, Maintenance]:
-    """The broker names in maintenance, as the KV configuration has them; what is no such value is passed over."""
+    """The broker names in maintenance, from the KV configuration; other values there are ignored."""
     decoded = ((name, _decode(text)) for name, text in kv.get(NAMESPACE, {}).items())
     return {name: one for name, one in decoded if one is not None}
 

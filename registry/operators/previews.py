@@ -37,14 +37,14 @@ _TOO_LONG: Final = re.compile(r"has (\d+) bytes, at most (\d+) are allowed")
 
 
 class Mistaken(RegistryError):
-    """What is to be changed is not there, or cannot be so; nothing was changed. The message says what there is."""
+    """The name does not exist, or cannot have this value; nothing was changed. The message says what exists."""
 
 
 class Preview(NamedTuple):
     """A change that was not made yet."""
 
     lines: list[str]  # what it does
-    work: Callable[[], Awaitable[object]] | None  # makes it; None: all is so already, and ``done`` says so
+    work: Callable[[], Awaitable[object]] | None  # makes the change; None: nothing has to change, and ``done`` says so
     done: str  # what to say afterwards
     result: dict[str, Any]  # the same for programs
 
@@ -53,7 +53,7 @@ async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData
     """A brokerName's row, and its queue data by topic.
 
     Raises:
-        Mistaken: there is none of that name.
+        Make the error for a name that does not exist.
     """
     view = await read_broker(store, name, all_topics=True)
     if view.row is None:
@@ -62,7 +62,7 @@ async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData
 
 
 def unknown_broker(name: str, known: Iterable[str]) -> str:
-    """That there is no such broker name, and which there are."""
+    """The error for an unknown broker name; it names the known ones."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 3, 0.6)
     if close:
@@ -191,7 +191,7 @@ async def restore_all(store: Store, name: str) -> Preview:
 
 
 async def forget(store: Store, name: str) -> Preview:
-    """Remove a brokerName with all its addresses and topics, as if each had said goodbye (104)."""
+    """Remove a brokerName with all its addresses and topics, as if each had unregistered (104)."""
     row, queue_datas = await _read(store, name)
     live = {info.broker_addr: info for info in await read_brokers(store) if info.broker_name == name}
     alone = await nowhere_else(store, queue_datas, name)
@@ -261,7 +261,7 @@ async def delete_topic(
 
 
 async def _comes_back(store: Store, topic: str, going: Iterable[str]) -> list[str]:
-    """That brokers which live bring a deleted topic back, and what works instead."""
+    """The warning that live brokers bring a deleted topic back, and what works instead."""
     alive = [info for info in await read_brokers(store) if info.broker_name in going and info.expires_in_ms > 0]
     if not alive:
         return []

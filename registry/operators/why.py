@@ -1,4 +1,4 @@
-"""Why a topic has a route, or none: what the tables and the streams of changes and lookups tell of a name."""
+"""Explains why a topic has a route or none, from the tables and the streams of changes and lookups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLIENTS: Final = 10
 
 
 class _VainReport(msgspec.Struct):
-    """What is needed of an entry of the stream of lookups."""
+    """The needed members of an entry of the stream of lookups."""
 
     ms: int
     missing: dict[str, int] = {}
@@ -90,7 +90,7 @@ async def _asked_in_vain(store: Store, topic: str) -> VainLookups:
 
 
 def lost_text(why: Why) -> str:
-    """Since when there is no route, by which change and by whom; empty: the stream tells of no route that ended."""
+    """Since when there is no route, by which change and author; empty: the stream has no end of a route."""
     if why.lost is None:
         return ""
     change = why.lost.change
@@ -98,7 +98,7 @@ def lost_text(why: Why) -> str:
 
 
 def sentences(why: Why) -> list[str]:
-    """The same for a reader, the answer first."""
+    """The explanation as text, the answer first."""
     if why.route is not None:
         return [f"{why.topic} has a route: it is at {some_of(sorted(why.route.queue_datas))}."]
     told = []

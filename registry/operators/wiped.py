@@ -1,4 +1,4 @@
-"""Which write permissions a wipe took, as the stream of changes tells: what ``restore`` puts back."""
+"""Finds in the stream of changes which write permissions a wipe took, for ``restore``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCANNED: Final = 200_000
 
 
 class Taken(NamedTuple):
-    """Topics without write permission, by what the stream tells of that."""
+    """Topics without write permission, grouped by what the stream shows."""
 
     topics: set[str]  # from which wipes took it
     not_known: set[str]  # of which the stream does not tell: it was trimmed, or is very long

@@ -24,8 +24,8 @@ _INT16: Final = struct.Struct(">h")
 _HEADER_MASK: Final = 0xFFFFFF
 
 MAX_HEADER_BYTES: Final = 256 * 1024
-"""Of a frame that is read. The longest real one holds a KV value; a header is decoded in one go, and a frame full of
-fields would take a second."""
+"""The longest header that is read. The longest real one holds a KV value. A header is decoded without a pause, and a
+whole frame of fields would take a second."""
 MAX_BINARY_FIELDS: Final = 4096
 _MAX_LENIENT_BYTES: Final = 16 * 1024
 _JSON: Final = Encoding.JSON

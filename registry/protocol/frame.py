@@ -44,7 +44,7 @@ class FrameReader:
         self.error: RemoteProtocolError | None = None
         """Why the stream ended, or None; its ``closes`` is true."""
         self.too_long: tuple[int, bytes] | None = None
-        """Of a frame that ended the stream because it is too long: its length, and as much of it as had come."""
+        """If a frame is too long, it ends the stream: its length, and the bytes of it that had come."""
         # At most one unfinished frame, length word first, in pieces. Bytes of the frames after it are never put here.
         self.pending: list[bytes | bytearray] = []
         """The pieces of the unfinished frame; read-only for callers, empty when there is none."""

@@ -30,7 +30,7 @@ MAX_UNCUT_BYTES: Final = 4 * 1024 * 1024
 """The longest JSON body that is decoded in one go, because it is not as Java writes it."""
 
 MAX_FILTER_SERVERS: Final = 1000
-"""Of one broker, which has a few; each route of its topics shows all of them."""
+"""The most of one broker; a real one has a few. Each route of its topics shows all of them."""
 
 # The second version in the body of a 5.x broker. Nobody reads it, and the broker writes the present time there, so that
 # no two bodies would be equal. Quotes within a string have a backslash before them, so this text is not in a string.

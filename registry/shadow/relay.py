@@ -72,7 +72,7 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
 
     async def _pass_through(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        """Until one side hangs up: then the other gets what is still to be written, and is hung up on, too."""
+        """Pass bytes on until one side closes; then write the rest to the other side, and close that, too."""
         self.open.add(to_client)
         ends = [to_client]
         try:

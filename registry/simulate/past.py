@@ -28,7 +28,7 @@ from .day import DayPlan, Member, Op, OpKind
 from .run import TIMESTAMP, Outcome
 
 HEARTBEATS_KEPT: Final = 400_000
-"""By a Redis of which no sweeper has set the limits (lua/include/open)."""
+"""The default limit of the stream, before a sweeper sets one (lua/include/open)."""
 
 LOOKUPS_WRITTEN_MS: Final = 60_000
 

@@ -1,7 +1,7 @@
 """Copies all keys of a namespace into a file, and back: tables, KV, settings, users with their secrets, streams.
 
-The file has values as they are, not as a server keeps them, so that any server reads what any server wrote. What is no
-stream is read in one transaction: it is of one moment. Streams only grow, and are read up to that moment.
+The file has plain values, not a server's internal form, so that any server can read it. All keys that are no streams
+are read in one transaction, and so at one moment. Streams only grow, and are read up to that moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIMEOUT_MS: Final = 120_000
 _TRIES: Final = 20
 _AT_ONCE: Final = 500
 _ENTRIES: Final = 2000
-# Those of processes that run now: no part of what a backup keeps.
+# The keys of running processes: a backup does not have them.
 _LEASE: Final = b"lease:"
 _READS: Final[dict[str, Callable[[Any, bytes], Any]]] = {
     "hash": lambda to, key: to.hgetall(key),
@@ -133,7 +133,7 @@ def _read(client: Any, namespace: str) -> dict[bytes, tuple[str, int, Any]]:
         known = [name for name in names if reads[name] in _READS]
         contents = _many(client, known, partial(_ask, reads), transaction=True)
         if _names(client, namespace) - set(names):
-            continue  # another key came meanwhile: whether before that moment nobody knows
+            continue  # a key was added meanwhile, perhaps before that moment: read again
         lives = _many(client, known, lambda to, key: to.pttl(key), transaction=False)
         found = zip(known, contents, lives, strict=True)
         return {name: (reads[name], ttl, content) for name, content, ttl in found if content}
@@ -171,14 +171,14 @@ def _records(client: Any, namespace: str, found: dict[bytes, tuple[str, int, Any
 
 
 def restore(url: str, namespace: str, file: Path) -> Head:
-    """Put what a file has in the place of all that a namespace has.
+    """Replace all keys of a namespace with those of a file.
 
-    The namespace is there again when all is written: until then nobody can use it, also if this is interrupted.
+    The namespace exists again when all is written: until then nobody can use it, even if this call is interrupted.
 
     Raises:
-        StoreUnavailable, StoreError: Redis; or somebody serves the namespace; or the file is none. OSError: the file.
+        StoreUnavailable, StoreError: Redis; or a front end serves the namespace; or it is no backup. OSError: the file.
     """
-    for _ in _of_file(file):  # before anything is deleted: all of it can be read
+    for _ in _of_file(file):  # before anything is deleted: make sure that the whole file can be read
         pass
     records = _of_file(file)
     head = next(records)

@@ -1,6 +1,6 @@
 """Reads the change stream of a namespace, event by event, from a position on.
 
-All of it raises as :class:`Store` does: StoreError also for an entry that cannot be read.
+Errors are those of :class:`Store`; StoreError also for an entry that cannot be read.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def last_chains(store: Store) -> list[tuple[int, str]]:
 async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:
     """The changes of the stream, the newest first, each with all its parts in their order.
 
-    since_ms: not those that were made before it. before: id of an entry: only those before it.
+    since_ms: leave out earlier changes. before: id of an entry; leave out that one and later ones.
     """
     key, end = keys.changes(store.namespace), f"({before}" if before else "+"
     parts: list[Change] = []
@@ -118,7 +118,7 @@ async def read_first(store: Store) -> Change | None:
 
 
 async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None:
-    """The change of this number with all its parts, and the id of its first entry; None: the stream has it not.
+    """The change of this number with all its parts, and the id of its first entry; None: it is not in the stream.
 
     Cost: a handful of round trips: ids are times, and rise with the numbers.
     """
@@ -154,7 +154,7 @@ class Minutes(NamedTuple):
     """How many entries the stream of changes got, by minute since 1970."""
 
     per_minute: dict[int, int]
-    since_ms: int | None  # earlier ones are not known; None: all of this time are
+    since_ms: int | None  # changes before this minute are not counted; None: all are
 
 
 class _Numbered(msgspec.Struct):
@@ -169,7 +169,7 @@ async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: i
     """The number of entries in each of the last ``minutes``, up to an instant in the last of them.
 
     Changes have numbers, so only the last one of each minute is read: in one round trip, however many there are.
-    last_seq: none after this one are counted.
+    last_seq: later changes are not counted.
     """
     first = await first_entry(store, CHANGES)
     if first is None:

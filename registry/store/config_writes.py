@@ -9,7 +9,7 @@ from ..errors import LimitExceeded
 from ..events.by import By
 from .store import Store
 
-# What put_kv refuses beyond (lua/include/kv_size), for those who must know before they begin.
+# The limits of put_kv (lua/include/kv_size), for callers that must know them before they begin.
 MAX_VALUE_BYTES: Final = 64 << 10
 MAX_NAMESPACE_BYTES: Final = 16 << 20
 MAX_KEYS: Final = 20_000
@@ -18,7 +18,7 @@ MAX_KEYS: Final = 20_000
 class KvStore:
     """Writes of requests 100, 102 and 318. Methods return the seq from which the tables show the change.
 
-    ``by``: who causes it; default: this process.
+    ``by``: the author of the change; default: this process.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,7 +1,7 @@
-"""Every Redis key of the project, by kind: a function of the namespace, and of what else tells keys of one kind apart.
+"""Every Redis key of the project: a function for each kind, with the namespace and the rest of the key as arguments.
 
-docs/redis.md says of each kind its type, its contents, when it expires, which scripts write it, and which table of the
-Java NameServer it is; tests/store/test_keys.py compares these with the scripts. A *who* is
+docs/redis.md describes each kind: its type and contents, when it expires, which scripts write it, and the same table of
+the Java NameServer; tests/store/test_keys.py compares these with the scripts. A *who* is
 ``<cluster>|<broker address>`` (``Behaviour.who``), an *incarnation* the random name of one life of a front-end worker.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 
 def prefix(namespace: str) -> str:
-    """What all keys of a namespace begin with, ``P`` in docs/redis.md: one namespace is one hash slot."""
+    """The prefix of all keys of a namespace, ``P`` in docs/redis.md: one namespace is one hash slot."""
     return f"mq:{{{namespace}}}:"
 
 
 def auth_prefix(namespace: str) -> str:
-    """What the keys of authentication begin with, ``A`` in docs/redis.md; in the same slot.
+    """The prefix of the keys of authentication, ``A`` in docs/redis.md; in the same slot.
 
-    Secrets are among it: Redis logins that may read ``mq:*`` must not read those.
+    They hold secrets: Redis logins that may read ``mq:*`` must not read these.
     """
     return f"mqauth:{{{namespace}}}:"
 

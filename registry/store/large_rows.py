@@ -16,7 +16,7 @@ _VALUES: Final = 50  # of up to 64 KiB
 
 
 async def read_hashes(store: Store, keys: Sequence[str], *, large_values: bool = False) -> list[dict[bytes, bytes]]:
-    """HASHes, side by side; a field that is deleted or set meanwhile may be there or not, and have either value."""
+    """Several HASHes at once; a field that is deleted or set meanwhile may be missing, or have the old or new value."""
     found: list[dict[bytes, bytes]] = [{} for _ in keys]
     cursors: dict[int, Any] = dict.fromkeys(range(len(keys)), 0)
     count = _VALUES if large_values else _FIELDS
@@ -32,7 +32,7 @@ async def read_hashes(store: Store, keys: Sequence[str], *, large_values: bool =
 
 
 async def scan_hash(store: Store, key: str) -> AsyncIterator[dict[bytes, bytes]]:
-    """A HASH page by page, with the same reservation; a field may come twice."""
+    """A HASH page by page; changes meanwhile as in :func:`read_hashes`; a field may come twice."""
     cursor: Any = 0
     while True:
         ((cursor, fields),) = await store.read(("HSCAN", key, cursor, "COUNT", 2 * _FIELDS))
@@ -43,7 +43,7 @@ async def scan_hash(store: Store, key: str) -> AsyncIterator[dict[bytes, bytes]]
 
 
 async def read_set(store: Store, key: str) -> set[bytes]:
-    """A SET, with the same reservation."""
+    """A SET; changes meanwhile as in :func:`read_hashes`."""
     members: set[bytes] = set()
     cursor: Any = 0
     while True:
@@ -54,6 +54,6 @@ async def read_set(store: Store, key: str) -> set[bytes]:
 
 
 async def read_list(store: Store, key: str) -> list[bytes]:
-    """A LIST; all of one moment."""
+    """A LIST, read at one moment."""
     (items,) = await store.read(("LRANGE", key, 0, -1))
     return list(items)

@@ -1,4 +1,4 @@
-"""Runs the scripts on worker leases, on channels, and those that remove brokers whose heartbeat or worker is gone."""
+"""Runs the scripts for worker leases and channels, and those that remove brokers without heartbeat or worker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .store import Store
 LEASE_MS = 5000
 RENEW_EVERY_S = 1.0
 
-# A channel's front end with this prefix is a broker's own process, which writes here itself: with its lease the
-# broker's connection ends (reap_worker).
+# A channel's front end with this prefix is a broker's own process, which writes to Redis itself: the end of its lease
+# is the end of the broker's connection (reap_worker).
 DIRECT = "direct:"
 
 # A clock that also runs while the machine sleeps; outside Linux, the closest one available.
@@ -29,16 +29,16 @@ TIDY_PAUSE_MS = 10
 
 
 def opened_now() -> str:
-    """What a channel value ends in: the time at which its connection was opened, for lua/include/liveness.
+    """The end of a channel value: the time at which its connection was opened, for lua/include/liveness.
 
-    All workers of a front end are on one machine: its time since the boot, which no step of the wall clock moves, tells
-    which of two workers' connections of one broker is the younger.
+    All workers of a front end are on one machine. The time since its boot, which wall clock changes do not move, shows
+    which of two connections of one broker is the younger.
     """
     return f"@b{time.clock_gettime_ns(_CLOCK) // 1_000_000}"
 
 
 class Renewal(NamedTuple):
-    """Where the registry stands, as each lease renewal learns it."""
+    """The state of the registry, as a lease renewal returns it."""
 
     epoch: str
     seq: int
@@ -64,7 +64,7 @@ class Expired(NamedTuple):
     whos: list[str]
     next_deadline_ms: int | None
     now_ms: int
-    heard: bool = True  # False when no process that hears brokers renews its lease: nobody is removed until one does
+    heard: bool = True  # False when no process that hears brokers renews its lease: no broker is removed until one does
     # the limits of one call were reached, and others are due now, or topics of a broker that is gone are left
     more: bool = False
     # how many of them, the first ones, had lost their last connection with a process that ended; the others fell silent
@@ -80,10 +80,10 @@ class LeaseStore:
     async def renew(
         self, incarnation: str, lease_ms: int = LEASE_MS, *, process: bytes = b"", peers: bytes = b""
     ) -> Renewal:
-        """Say that this worker lives, and hears brokers, for the next ``lease_ms``.
+        """Renew the lease of this worker, which hears brokers, for ``lease_ms``.
 
         Args:
-            process: what it tells of itself (:class:`mqregistry.store.processes.WorkerFacts` as JSON).
+            process: its status (:class:`mqregistry.store.processes.WorkerFacts` as JSON).
             peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
         """
         epoch, seq, config_rev, up_since, now, lost, first, auth_revision, chain, *losses = await self._call(
@@ -101,18 +101,18 @@ class LeaseStore:
             await self._call("attach_channels", front_end, *flat)
 
     async def release(self, incarnation: str, *, ends: bool = True) -> None:
-        """Give up every channel of this worker, its lease, and what it told of itself; or the latter of a sweeper.
+        """Give up every channel of this worker, its lease and its status; for a sweeper, only its status.
 
-        No broker is removed by that. A broker that has no channel any more, and that lost one since its last
-        heartbeat, has the time to beat once. ends: the process ends; else it gives up its channels alone.
+        This removes no broker. A broker that has no channel any more, and that lost one since its last
+        heartbeat, has the time to beat once. ends: the process ends; else it gives up only its channels.
         """
         while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, int(ends)))[1]:
             pass
 
     async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:
-        """Remove up to ``limit`` overdue brokers, and take at most ``topics`` topics of such brokers away.
+        """Remove up to ``limit`` overdue brokers, and the write permission of at most ``topics`` of their topics.
 
-        A broker with more goes at once, and its topics in parts with the next calls.
+        A broker with more topics is removed at once; the next calls take the permission of the others.
         """
         _, deadline, now, heard, more, reaped, *names = await self._call("expire_brokers", limit, topics)
         next_deadline_ms = int(deadline) if deadline else None
@@ -122,8 +122,8 @@ class LeaseStore:
         """Delete the channel entries of dead workers, ``limit`` a call; returns how many, and whether there are more.
 
         Args:
-            sweeper: the id of the caller, if it tells something of itself.
-            process: that (:class:`mqregistry.store.processes.SweeperFacts` as JSON).
+            sweeper: the id of the caller, if it writes a status.
+            process: that status (:class:`mqregistry.store.processes.SweeperFacts` as JSON).
         """
         _, more, entries = await self._call("reap_worker", limit, sweeper, process)
         return entries, bool(more)

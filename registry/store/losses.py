@@ -27,7 +27,7 @@ class Giver:
         self.seq = 0  # of Redis, after the last call
 
     async def begin(self) -> Status:
-        """Become the worker that gives back."""
+        """Become the worker that restores lost changes."""
         return await self._call("begin", 0)
 
     async def done(self, at_seq: int) -> Status:

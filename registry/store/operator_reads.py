@@ -75,7 +75,7 @@ def broker_info(
     by: By | msgspec.UnsetType | None = msgspec.UNSET,
     connections: list[BrokerConnection] | msgspec.UnsetType = msgspec.UNSET,
 ) -> BrokerInfo:  # fmt: skip
-    """One broker process under one brokerName, as operators are shown it.
+    """One broker process under one brokerName, in the form for operators.
 
     Args:
         name: the brokerName. heard_ms: time of the last sign of life. deadline_ms: when it is removed unless it beats.
@@ -151,7 +151,7 @@ async def read_topics(store: Store) -> list[TopicInfo]:
 
 
 async def read_topic_tables(store: Store, topic: str) -> Tables:
-    """What of the tables makes the route of one topic, and the shared configuration.
+    """The part of the tables that makes the route of one topic, and the shared configuration.
 
     Some commands and, for every 500 brokerNames that there are, one short script, for any number of topics.
     """
@@ -166,7 +166,7 @@ async def read_topic_tables(store: Store, topic: str) -> Tables:
     rows = await read_rows(store, queue_datas)
     tables.brokers.update(rows)
     for name, data in queue_datas.items():
-        if name in rows:  # else it went meanwhile
+        if name in rows:  # else it was removed meanwhile
             tables.set_queue_data(topic, name, data)
     who = behaviour_of(store.compat).who
     whos = [who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()]
@@ -182,7 +182,7 @@ async def read_topic_tables(store: Store, topic: str) -> Tables:
 
 
 async def read_rows(store: Store, broker_names: Iterable[str]) -> dict[str, BrokerRow]:
-    """The rows of those brokerNames that are there."""
+    """The rows of the brokerNames that exist."""
     names = list(broker_names)
     rows = await store.read(*(("HGETALL", keys.broker(store.namespace, name)) for name in names))
     return {
@@ -245,9 +245,9 @@ async def count_unsettled(store: Store) -> int:
 
 
 async def wrong_entries(store: Store) -> list[str]:
-    """What is wrong in topics and topic:<topic>, a sentence each, at most some hundred; reads all queue data.
+    """One sentence for each fault in topics and topic:<topic>, some hundred at most; reads all queue data.
 
-    While brokerNames arrive or leave (:func:`count_unsettled`), what is about to be entered is not told apart.
+    While topics still wait to be entered (:func:`count_unsettled`), they look like faults, too.
     """
     namespace, has = store.namespace, dict[bytes, set[bytes]]()
     async for name, cells in read_queues(store):

@@ -1,7 +1,7 @@
-"""What the processes of a registry tell of themselves in Redis, and who is there: :func:`read_fleet`, for all readers.
+"""The status that each process of a registry writes into Redis; all readers use :func:`read_fleet`.
 
-A worker tells it with the renewal of its lease, a sweeper with its cleaning up after dead workers, each about once a
-second and without a round trip of its own (lua/include/processes.lua). A front end is what its workers tell.
+A worker writes it when it renews its lease, a sweeper when it cleans up after dead workers, each about once a second
+and without a round trip of its own (lua/include/processes.lua). The status of a front end is made from its workers'.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .store import Store
 
 logger = logging.getLogger(__name__)
 
-# A sweeper tells of itself every second, and every five while its sweeps fail.
+# A sweeper writes its status every second, and every five while its sweeps fail.
 SWEEPER_SILENT_MS: Final = 10_000
-# As many connections of brokers as one worker tells the addresses of: they are written as a whole when one changes.
+# The most connections of brokers whose addresses one worker writes: one change writes all of them again.
 PEERS_MOST: Final = 2000
 
 
 DRAIN_SEEN_MS: Final = 180_000
-"""A client that was heard longer ago counts no more in a drain: those of RocketMQ look their routes up each 30 s."""
+"""A drain ignores clients that were silent for longer: RocketMQ's clients look up their routes every 30 s."""
 
 
 class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who, at one worker, has a route from before the write permission of a broker name was taken."""
+    """The clients of one worker with a route from before the write permission of a broker name was taken."""
 
     seq: int  # of the change that took it
     # how many clients were heard within the last minutes, and have not looked up each of its topics again
@@ -45,7 +45,7 @@ class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker", tag_field="kind"):
-    """What a worker of a front end tells of itself."""
+    """The status of a worker of a front end."""
 
     front_end: str  # the id of its front end, as in the channels of brokers
     name: str  # the front end's, as in events
@@ -72,7 +72,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="sweeper", tag_field="kind"):
-    """What a sweeper tells of itself, when it has swept."""
+    """The status of a sweeper, after each sweep."""
 
     host: str
     pid: int
@@ -85,7 +85,7 @@ class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ThisProcess(TypedDict):
-    """What both have in common."""
+    """The facts that every process has."""
 
     host: str
     pid: int
@@ -94,14 +94,14 @@ class ThisProcess(TypedDict):
 
 
 def this_process() -> ThisProcess:
-    """The process that calls this, which has just started."""
+    """The facts of the calling process, which has just started."""
     return {
         "host": host_name(), "pid": os.getpid(), "release": __version__, "started_ms": round(time.time() * 1000),
     }  # fmt: skip
 
 
 class PeerAddress(NamedTuple):
-    """Where a broker's connection comes from: ``host:port``, and that of the proxy before it ("" = none)."""
+    """The origin of a broker's connection: ``host:port``, and the ``host:port`` of its proxy ("" = none)."""
 
     address: str
     via: str = ""
@@ -131,7 +131,7 @@ class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A front end, as its workers tell of it; the workers that were replaced are left out."""
+    """A front end, by the status of its workers; replaced workers are left out."""
 
     id: str
     name: str
@@ -153,7 +153,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Every front end and sweeper of a namespace, those that are gone for less than an hour, too."""
+    """Every front end and sweeper of a namespace, also those that ended less than an hour ago."""
 
     now_ms: int  # the time at Redis
     up_since_ms: int  # since when leases are renewed without a gap (lua/include/seen)
@@ -172,7 +172,7 @@ def encode_peers(peers: Iterable[tuple[str, PeerAddress]]) -> bytes:
 
 
 async def read_fleet(store: Store) -> Fleet:
-    """Who is there, and how far each is."""
+    """Read the status of every front end and sweeper."""
     head = await read_head(store)
     workers, sweepers = await _read_processes(store, head.now_ms)
     return Fleet(
@@ -205,15 +205,15 @@ async def _read_processes(store: Store, now_ms: int) -> tuple[list[WorkerNow], l
 
 
 async def read_front_ends_of_the_hour(store: Store) -> list[FrontEnd]:
-    """Every front end that told something within the last hour, also one after which another was started."""
+    """Every front end that wrote a status within the last hour, also replaced ones."""
     head = await read_head(store)
     workers, _ = await _read_processes(store, head.now_ms)
     return front_ends_of(workers, seq=head.seq, replaced=True)
 
 
 def front_ends_of(workers: Iterable[WorkerNow], *, seq: int, replaced: bool = False) -> list[FrontEnd]:
-    """The front ends that these workers make: those that are there first, by name. One that is gone, and after which
-    another was started at the same place, is left out, unless those that were ``replaced`` are asked for.
+    """The front ends of these workers: running ones first, by name. A front end that ended, and was replaced by another
+    one at the same place, is left out, unless ``replaced`` asks for it.
     """
     newest: dict[str, dict[int, WorkerNow]] = {}
     for worker in sorted(workers, key=lambda one: (one.facts.started_ms, one.told_ms)):
@@ -263,7 +263,7 @@ class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BrokerConnections:
-    """Gives the front ends of brokers their names; made by :func:`read_connections`."""
+    """Finds the connections of brokers, with the names of front ends; made by :func:`read_connections`."""
 
     def __init__(self, workers: Mapping[str, WorkerFacts], peers: Mapping[str, Mapping[str, PeerAddress]]) -> None:
         self._workers = workers
@@ -287,7 +287,7 @@ class BrokerConnections:
 
 
 async def read_connections(store: Store, now_ms: int) -> BrokerConnections:
-    """What names the front ends of brokers, and where brokers' connections come from."""
+    """Read the names of front ends, and the origins of brokers' connections."""
     workers, _ = await _read_processes(store, now_ms)
     peers: dict[str, dict[str, PeerAddress]] = {}
     if workers:

@@ -36,10 +36,10 @@ async def read_broker(
     *,
     all_topics: bool = False,
 ) -> BrokerView:
-    """Read what a registration is compared with.
+    """Read the part of the tables that a registration is compared with.
 
     Args:
-        topics: those that it names. mappings: its static topics, with the brokerName of each mapping.
+        topics: the topics that it names. mappings: its static topics, with the brokerName of each mapping.
         all_topics: also the others that the brokerName has.
     Cost: a round trip for each thousand of them, and for each five hundred names.
     """

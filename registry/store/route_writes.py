@@ -25,12 +25,12 @@ ENTRIES_PER_CALL: Final = 10_000
 """The topics that one call writes, up to 3 microseconds each; a larger registration takes several calls, in turn."""
 
 _BROKERS_PER_CALL: Final = 2000
-"""Of which one call takes a topic: some 10 microseconds each."""
+"""The most brokers from which one call removes a topic: about 10 microseconds each."""
 
 _NAMES_PER_ARGUMENT: Final = 250
 """The foreign names that scripts unpack and free at a time (lua/include/collect)."""
 
-# The least and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
+# The shortest and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
 _TIMEOUT_MS = (1000, 3_600_000)
 
 _QUEUE_DATA_BYTES: Final = 24  # of a cell of MessagePack, or some more; the rest is the name
@@ -55,8 +55,8 @@ NO_CHANNEL = Channel("", "")
 class HeartbeatReply(NamedTuple):
     """The reply of the heartbeat script."""
 
-    # the registration is the one of last time; master_addr and ha_server_addr are then the answer to it. Otherwise it
-    # is compared with n and data_version (None: the broker is not known)
+    # the registration equals the last one; master_addr and ha_server_addr are the answer then. Otherwise it must be
+    # compared with n and data_version (None: the broker is not known)
     same: bool
     seq: int
     master_addr: str = ""
@@ -67,7 +67,7 @@ class HeartbeatReply(NamedTuple):
 
 
 class EncodedTopics(NamedTuple):
-    """Some topics of a registration as the script wants them, to be joined with others to parts."""
+    """Some topics of a registration in the form of the script; several of these make a part."""
 
     size: int  # how many
     cells: bytes  # topic, queue data, topic, ... as MessagePack strings
@@ -83,8 +83,8 @@ class Registered(NamedTuple):
     ha_server_addr: str | None = None
     changed: bool = False
     n: str = "0"
-    owner: str = ""  # of OK and FOREIGN: another user who had registered this broker or its id; "" = nobody had
-    compare_with: HeartbeatReply | None = None  # with what to compare again
+    owner: str = ""  # with OK and FOREIGN: another user who had registered this broker or its id; "" = none
+    compare_with: HeartbeatReply | None = None  # compare again with these
 
 
 class Touched(NamedTuple):
@@ -118,9 +118,9 @@ def _differs(reply: Sequence[Any]) -> HeartbeatReply:
 class RouteStore:
     """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode.
 
-    ``owner`` of the methods: who asks, as lua/include/owner has it; "" = nobody decides on requests. A method with it
-    raises NotDecided, and changes nothing, when it would change more than was decided on.
-    ``by`` of them: who causes the change; default: this process.
+    ``owner`` of the methods: the caller argument of lua/include/owner; "" = authentication is off. A method with it
+    raises NotDecided, and changes nothing, when it would change resources for which the right was not checked.
+    ``by`` of the methods: the author of the change; default: this process.
     """
 
     def __init__(self, store: Store) -> None:
@@ -138,7 +138,7 @@ class RouteStore:
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
         channel: Channel = NO_CHANNEL, body_bytes: int = 0, owner: str = "",
     ) -> HeartbeatReply:  # fmt: skip
-        """Ask whether this is the same registration as last time. One round trip, O(1)."""
+        """Check whether the registration equals the last one. One round trip, O(1)."""
         reply = await self._call(
             "heartbeat", self.behaviour.who(cluster, broker_addr), cluster if self._live_by_cluster else "",
             broker_name, broker_id, digest, *channel, body_bytes, owner,
@@ -162,8 +162,8 @@ class RouteStore:
             encoded: ``diff.topics`` in their order, when they are encoded already; each by one call of :meth:`encode`.
             digest: the next registration is unchanged if it has the same one. body_bytes: the length of its body.
             topic_count: how many topics it names, when ``registration`` holds only some of them.
-            default_timeout_ms: the heartbeat timeout of a broker that does not say its own.
-            restored_at: Redis has lost this broker, and gets it back: the seq of the tables that were compared.
+            default_timeout_ms: the heartbeat timeout of a broker that does not send its own.
+            restored_at: set when a broker is restored that Redis has lost: the seq of the tables that were compared.
         """
         r, version = registration, registration.data_version
         if topic_count is None:
@@ -238,7 +238,7 @@ class RouteStore:
 
         Args:
             broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
-            said_ago_ms: how long ago; nothing is removed of a broker that was heard since.
+            said_ago_ms: how long ago it was sent; a broker that was heard since is not removed.
         """
         if self.behaviour.unregisters_by_id and broker_id is not None:
             reply = await self._call(
@@ -264,7 +264,7 @@ class RouteStore:
     ) -> tuple[int, int]:  # fmt: skip
         """Wipe write permission, add it (perm 6), or give it to these topics; returns (seq, topics of the brokerName).
 
-        Some thousand topics at a time. If it fails half way, those that were changed stay so: repeat it.
+        Some thousand topics at a time. If it fails half way, the changed topics stay changed: call it again.
         """
         rest, of, more = b"", (broker_name, mode, TOPICS_AT_ONCE), (owner, _pack(topics))
         while True:
@@ -304,7 +304,7 @@ def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 
 class _Call(NamedTuple):
-    """What one call of register_broker writes, in the form of its arguments; more: it is not the last one."""
+    """The arguments of one call of register_broker; more: further calls follow."""
 
     parts: Sequence[tuple[bytes, bytes]]
     dropped: Sequence[bytes]
@@ -355,7 +355,7 @@ def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes
 
 
 def _grouped(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
-    """The items in their order, as many together as have this size in sum; one that is larger alone."""
+    """The items in order, in groups of at most this total size; a larger item is a group alone."""
     some, size = list[_T](), 0
     for item in items:
         more = size_of(item)

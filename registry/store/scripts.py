@@ -2,8 +2,8 @@
 
 The only module that reads ``lua/``. A script's header is its contract: ``KEYS[1]`` is always the namespace's
 meta key (its hash tag carries every other key), ``ARGV[i]`` lines name the arguments, and a line
-``ARGV[i...]`` says that any number may follow. A script that appends events takes one more, behind all of these: who
-caused them (``lua/include/emit.lua``).
+``ARGV[i...]`` says that any number may follow. A script that appends events takes one more as the last: the author of
+the change (``lua/include/emit.lua``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Script(NamedTuple):
     sha: str
     arguments: int  # the fixed number of ARGV in its header
     more: bool  # others may follow
-    emits: bool = False  # it appends events, and gets who causes them
+    emits: bool = False  # it appends events, and gets their author
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Refuse a call whose number of arguments is not the header's."""
@@ -76,9 +76,9 @@ def may_be_sent(name: str) -> Iterator[None]:
 
 
 def expand(path: Traversable, folder: Traversable, read: dict[str, str] | None = None) -> str:
-    """A script's text with each include put in once, where it is first asked for.
+    """A script's text; each include is inserted once, at its first use.
 
-    read: name of an include -> its text, of those that were read before; those that are read now are added.
+    read: name -> text of the includes that were read before; newly read ones are added.
     """
     done: set[str] = set()
     texts = {} if read is None else read

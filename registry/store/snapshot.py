@@ -32,7 +32,7 @@ _PAGE = {
 }
 _CELLS = 5000  # topics of which the queue data is asked for at once
 _NAMES = 500  # brokerNames whose numbers of topics are asked for at once
-_LOOKED_AT = 500  # brokerNames that are looked at for the queue data of one topic
+_LOOKED_AT = 500  # brokerNames that are searched for the queue data of one topic
 _KV_AT_ONCE = 10  # namespaces whose values are read side by side
 # Most topics of a registry have one of few values, and share it.
 _decode_queue_data = functools.lru_cache(maxsize=16_384)(msgspec.json.Decoder(QueueData).decode)
@@ -53,7 +53,7 @@ class NamespaceHead(NamedTuple):
     epoch: str
     seq: int
     config_rev: int
-    up_since_ms: int  # nobody is removed for silence before this plus its own timeout
+    up_since_ms: int  # no broker is removed for silence before this time plus its timeout
     now_ms: int  # the time of Redis
     last_id: str  # the last entry of the change stream
     chain: str = ""  # of its event
@@ -89,7 +89,7 @@ class _Pages:
 
 
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """One table but queue data, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice.
+    """One table, except queue data, in pages: (name, flat HASH, SET or LIST of that name). A name may come twice.
 
     section: as the script snapshot names it, or "kv".
     """
@@ -138,7 +138,7 @@ async def _read_kv_section(store: Store) -> AsyncIterator[tuple[str, list[bytes]
 
 @contextlib.contextmanager
 def _left_out_if_broken(store: Store, place: str) -> Iterator[None]:
-    """Go on without what is not UTF-8, and log where it is: one byte must not end every front end."""
+    """Leave out texts that are not UTF-8, and log their keys: one byte must not end every front end."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -195,7 +195,7 @@ async def read_queues(
 ) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
     """The queue data by brokerName: (brokerName, topic -> queue data). One that has many topics comes several times.
 
-    By plain commands: HGETALL costs Redis a fifth of what a script needs to pack the same.
+    It uses plain commands: HGETALL costs Redis a fifth of the time that a script needs to pack the same.
     broker_names: only these; default: all that there are, which must be UTF-8.
     """
     if broker_names is None:
@@ -236,7 +236,7 @@ def _text(store: Store, place: str, name: bytes) -> str:
 
 
 async def read_topic_queues(store: Store, topic: str) -> dict[str, QueueData]:
-    """One topic's queue data by brokerName; every brokerName is looked at, some hundreds with each call."""
+    """One topic's queue data by brokerName; every brokerName is searched, some hundreds with each call."""
     found, cursor = dict[str, QueueData](), b"0"
     while True:
         cursor, flat = await store.call("snapshot", "topic", cursor, _LOOKED_AT, topic)

@@ -28,21 +28,21 @@ from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
 
-# A Redis that has lost one script has lost all of them: they are loaded once, not with each.
+# A Redis that lacks one script lacks all of them: the first NOSCRIPT error loads all, and those soon after load none.
 _LOAD_AGAIN_S = 1.0
 
 
 class CallTimes:
-    """How long calls of Redis took, with the way to it and back, and how many failed."""
+    """How long calls of Redis took, including the network, and how many failed."""
 
     def __init__(self) -> None:
         self.scripts: defaultdict[str, Durations] = defaultdict(Durations)  # by script
         self.reads = Durations()  # of plain commands, sent together
-        self.away = self.refused = 0  # calls that Redis did not answer, or not with what they need
+        self.away = self.refused = 0  # calls without an answer of Redis; calls that it refused
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
-        """Count it if what happens here fails."""
+        """Count a StoreUnavailable or StoreError that is raised in this context."""
         try:
             yield
         except StoreUnavailable:
@@ -66,7 +66,7 @@ class CallTimes:
 
 
 class Namespace(NamedTuple):
-    """A namespace as ``init_namespace`` describes it; schema_minor: the highest that ever wrote here."""
+    """A namespace as ``init_namespace`` describes it; schema_minor: the highest of all its writers."""
 
     epoch: str
     schema: str
@@ -77,7 +77,7 @@ class Namespace(NamedTuple):
 
 
 class RedisFigures(NamedTuple):
-    """Of the section INFO has them in; named as the metrics are."""
+    """Figures from the INFO of Redis; the fields have the names of the metrics."""
 
     memory_bytes: int
     memory_limit_bytes: int
@@ -89,11 +89,11 @@ class RedisFigures(NamedTuple):
 class Store:
     """One namespace of one Redis: runs scripts on it.
 
-    Every method raises StoreUnavailable when Redis does not answer (indefinite: repeat it, all scripts may be
-    repeated) and StoreError when it answers with something that no repetition mends.
+    Every method raises StoreUnavailable when Redis does not answer (it may have run the script: call again, all
+    scripts may be repeated), and StoreError when it answers with an error that a repetition does not mend.
 
     Args:
-        by: who causes what no request causes; default: a program that uses this library. ``login`` is filled in.
+        by: the author of changes without a request; default: a program that uses this library. ``login`` is filled in.
         fresh: nothing was ever in this Redis, so a namespace that is made now has lost nothing.
 
     Attributes:
@@ -125,13 +125,13 @@ class Store:
         await self.close()
 
     def on_behalf_of(self, by: By) -> Store:
-        """The same store, with the same connections, for what somebody else causes; ``login`` stays that of here."""
+        """The same store, with the same connections, for changes by another author; ``login`` stays this process's."""
         other = copy.copy(self)
         other.by = msgspec.structs.replace(by, login=self.by.login)
         return other
 
     def knowing(self, history: str) -> Store:
-        """The same store, with the same connections, for calls that know something else of the history."""
+        """The same store, with the same connections, whose calls send this ``history`` instead of the process's own."""
         other = copy.copy(self)
         other.history = lambda: history
         return other
@@ -165,7 +165,7 @@ class Store:
         """Run a script; one round trip, unless Redis lost the script or the namespace.
 
         NOSCRIPT (a restart, a failover) sends the text once; a namespace that was never initialised (Redis
-        came back empty) is initialised, and the script runs again. by: who causes what it changes; default: this
+        came back empty) is initialised, and the script runs again. by: the author of its changes; default: this
         process.
         """
         script = self._scripts[name]
@@ -203,12 +203,12 @@ class Store:
         except exceptions.NoScriptError:
             with scripts.may_be_sent(script.name):
                 reply = await self.client.eval(script.source, 1, self._meta_key, *arguments)
-            if self._keeps_tables:  # this Redis has just started, or was a replica: it lacks theirs, too
+            if self._keeps_tables:  # a Redis that has just started, or was a replica, lacks these, too
                 await self._load_for_readers()
             return reply
 
     async def _load_for_readers(self) -> None:
-        """Have Redis know the scripts of logins that may not send any; no caller depends on it."""
+        """Load the scripts of logins that may not load scripts themselves; an error is only logged."""
         if time.monotonic() < self._load_again_at_s:
             return
         self._load_again_at_s = time.monotonic() + _LOAD_AGAIN_S
@@ -231,7 +231,7 @@ class Store:
     async def init_namespace(self, *, fresh: bool = False) -> Namespace:
         """Make the namespace if it is new; check it otherwise: StoreError for another schema major or compat mode.
 
-        fresh: if it is new, nothing was ever in this Redis.
+        fresh: this Redis was empty before, so a new namespace has lost nothing.
         """
         with mapped_errors(f"namespace {self.namespace!r}"):
             epoch, schema, compat, seq, created, minor = await self._run(
@@ -248,11 +248,11 @@ class Store:
         return found
 
     async def move_clock(self, offset_ms: int, *, seen_ms: int = 0) -> None:
-        """Let scripts see another time than the one of Redis in this namespace, which no other process may use.
+        """Shift the time that scripts see in this namespace; no other process may use the namespace then.
 
         Args:
-            offset_ms: what is added to it; 0: the time of Redis counts again.
-            seen_ms: in that other time, when brokers could be heard last (lua/include/seen).
+            offset_ms: added to the time of Redis; 0 ends the shift.
+            seen_ms: when brokers could be heard last, in the shifted time (lua/include/seen).
         """
         fields = {"clock_offset_ms": offset_ms} | ({"seen_ms": seen_ms} if seen_ms else {})
         with mapped_errors(f"namespace {self.namespace!r}"):
@@ -275,7 +275,7 @@ class Store:
         return [str(finding) for finding in found if finding.state == "warning"]
 
     async def info(self, *sections: str) -> dict[str, Any]:
-        """What Redis says of itself, in these sections."""
+        """These sections of the INFO of Redis."""
         found: dict[str, Any] = {}
         with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
             initialize = getattr(self.client, "initialize", None)
@@ -290,7 +290,7 @@ class Store:
         return await self.client.execute_command(*command, **self._any_node())
 
     async def figures(self) -> RedisFigures:
-        """What Redis says of its memory, connections and persistence."""
+        """Figures of Redis about its memory, connections and persistence."""
         found = await self.info("memory", "clients", "replication", "persistence")
         failing = "err" in (found.get("aof_last_write_status"), found.get("rdb_last_bgsave_status"))
         return RedisFigures(
@@ -315,7 +315,7 @@ class Store:
         await self._load_for_readers()
         if found.schema_minor > SCHEMA_MINOR:
             logger.info(
-                "namespace %s was also written by schema %s.%d; this is %d.%d, and ignores what that adds",
+                "namespace %s was also written with schema %s.%d; this process has %d.%d and ignores later additions",
                 self.namespace, found.schema, found.schema_minor, SCHEMA_MAJOR, SCHEMA_MINOR,
             )  # fmt: skip
         return found
@@ -325,7 +325,7 @@ class Store:
 async def open_existing(
     url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None
 ) -> AsyncIterator[Store]:
-    """A store on a namespace that is there already, with the compat mode that it was made for: looking makes none.
+    """A store on a namespace that exists, in the compat mode of the namespace; never makes a namespace.
 
     Args:
         by: as of :class:`Store`.

@@ -1,6 +1,6 @@
 """The three streams: the scripts acknowledge, trim, survey and write_lookups; and reading entries from a moment on.
 
-All of it raises as :class:`Store` does: StoreError also where this login may not read a stream.
+Errors are those of :class:`Store`; StoreError also when this login may not read a stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENTRIES_PER_TRIM = 5000
 # The most topics, and about the most bytes, that an entry of lookups holds.
 TOPICS_PER_ENTRY = 500
 BYTES_PER_ENTRY = 32 * 1024
-# What a reader has still to read is counted one by one up to here, and estimated beyond.
+# Up to this many unread entries of a reader are counted; more are estimated.
 COUNTED: Final = 1000
 _READ_BYTES: Final = 1 << 20
 
@@ -155,7 +155,7 @@ class EntryReader:
 
 
 async def count_behind(store: Store, survey: Survey) -> Survey:
-    """The survey with every distance of a reader exact that is up to ``COUNTED`` entries.
+    """The survey, in which each reader's distance is exact if it is at most ``COUNTED`` entries.
 
     Redis counts no entries between two ids, so they are read: some milliseconds for each reader.
     """
@@ -180,7 +180,7 @@ async def count_behind(store: Store, survey: Survey) -> Survey:
 
 
 class StreamEntry(NamedTuple):
-    """One entry of a stream. ms: when it was made, as it says itself; its id, which Redis gave, may be a bit later."""
+    """One entry of a stream. ms: its time by its own content; the time in its id, from Redis, may be slightly later."""
 
     id: str
     ms: int
@@ -213,10 +213,9 @@ async def first_entry(store: Store, stream: Stream) -> StreamEntry | None:
 
 
 async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry | None:
-    """The last entry of a stream that was made by an instant; None: the stream has none that is so old.
+    """The last entry of a stream that was made by an instant; None: all entries are later.
 
-    Cost: two round trips where ids are the times at which entries were made, which they are unless the clock was
-    moved; else some thirty.
+    Cost: two round trips if the ids are the times at which entries were made; some thirty if the clock was moved.
     """
     key = _KEYS[stream](store.namespace)
 
@@ -233,7 +232,7 @@ async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry
     if not first or _entry(*first[0]).ms > at_ms:
         return None
     low, high = (int(one[0][0].partition(b"-")[0]) for one in (first, last))
-    while low < high:  # the last millisecond of ids from which on the first entry is not too late
+    while low < high:  # the latest millisecond at or after which the first entry is not too late
         middle = (low + high + 1) // 2
         entry = await first_from(str(middle))
         low, high = (middle, high) if entry is not None and entry.ms <= at_ms else (low, middle - 1)
@@ -272,7 +271,7 @@ def acknowledge_with(
 
     Raises:
         StoreError: no such stream, no id, another epoch, or too many readers; nothing was written.
-        MissingRight: this login may write nothing.
+        MissingRight: this login may not acknowledge.
     """
     script = scripts.load()["acknowledge"]
     arguments = [reader, epoch, *(part for pair in positions.items() for part in pair)]

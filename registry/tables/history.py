@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-# More than a Redis loses that saves once a minute; 3 MB.
+# More changes than a Redis with one save a minute can lose; 3 MB.
 _MOST: Final = 20_000
 
 
 class History:
-    """seq -> chain of the last changes; two histories that have a chain are the same up to it."""
+    """seq -> chain of the last changes; two histories with the same chain are equal up to it."""
 
     def __init__(self) -> None:
         self._chains: dict[int, str] = {}
 
     def add(self, seq: int, chain: str | None) -> None:
-        """The change with this seq has this chain; None: it is not known."""
+        """Note the chain of the change with this seq; None: it is not known."""
         if chain is not None:
             self._chains.pop(seq, None)
             self._chains[seq] = chain

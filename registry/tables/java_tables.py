@@ -68,11 +68,11 @@ class JavaTables(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 NAMES = ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable", "filterServerTable")
-"""In the order in which RouteInfoManager declares them."""
+"""The tables in the order of RouteInfoManager."""
 
 
 def java_tables(tables: Tables, lives: Iterable[JavaLiveInfo] | None) -> JavaTables:
-    """All of them, everything in the order of its name; lives: what is known of broker processes, None: nothing."""
+    """All five tables, sorted by name; lives: the live info of broker processes, None: unknown."""
     return JavaTables(
         topic_queue_table={
             topic: [

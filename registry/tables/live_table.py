@@ -13,9 +13,9 @@ from .tables import Tables
 class LiveInfo(NamedTuple):
     """What a broker process said of itself, under one brokerName.
 
-    The three numbers of its data version are None where Redis has none: a process whose registration was refused
-    (``broker_refused``), or that said goodbye under one of several names, does not count as alive. A replay passes
-    over these events and keeps the numbers that the process had, as silver does: an audit compares them only where
+    The three numbers of its data version are None if Redis has none: a process whose registration was refused
+    (``broker_refused``), or that unregistered under one of several names, does not count as alive. A replay ignores
+    these events and keeps the numbers that the process had, as silver does: an audit compares them only where
     Redis has some.
     """
 
@@ -33,7 +33,7 @@ class LiveTable:
     """who -> brokerName -> live info.
 
     Args:
-        tables: the tables that the same events are applied to, before they are applied here.
+        tables: the tables to which each event is applied first.
         live_by_cluster: see ``Behaviour``.
     """
 
@@ -73,7 +73,7 @@ class LiveTable:
         left = names.keys() - ended
         by_address = operation.goodbye and not self._live_by_cluster
         if by_address and not any(self._has_addr(name, addr) for name in left):
-            ended += left  # with 4.8 a goodbye ends an address under every name
+            ended += left  # with 4.8 an unregistration ends an address under every name
         for name in ended:
             del names[name]
         if not names:

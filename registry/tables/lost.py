@@ -1,6 +1,6 @@
 """Works out what a Redis that lost changes lacks: the cells that differ from those that were known before. Pure.
 
-What came after the loss is newer: a cell that the new history has set or removed stays as it is.
+Changes after the loss are newer: a cell that they have set or removed stays as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..events.changes import BrokerChange, BrokerRegistered, BrokerRemoved, Chan
 from ..model import QueueData
 from .tables import Tables
 
-# As many as a script takes at a time (lua/include/collect).
+# The most cells of one script call (lua/include/collect).
 AT_ONCE = 250
 _BYTES_AT_ONCE = 1 << 20
 
@@ -71,11 +71,11 @@ def touched_by(change: Change) -> Iterator[Cell]:
 
 
 def lost(known: Tables, there: Tables, touched: set[Cell], *, whole: bool) -> Iterator[Gift]:
-    """What Redis has to get so that its tables are the known ones, but for what the new history touched.
+    """The cells that Redis needs to have the known tables again, except cells that the new history touched.
 
     Args:
-        touched: by every change since the loss. whole: that is so; otherwise some of these changes are not known, and
-            only what Redis lacks is given.
+        touched: the cells of all known changes since the loss. whole: all of these changes are known; otherwise
+            only cells that Redis lacks are given.
     """
     yield from _brokers(known, there, touched, whole)
     for name in known.broker_topics.keys() | (there.broker_topics.keys() if whole else ()):

@@ -19,8 +19,8 @@ _MORE_BYTES: Final = 24
 def entries_of(count: int, text_bytes: int) -> int:
     """How much work a number of names is for a script, in topics of an ordinary length.
 
-    Longer ones count for more, those of 255 bytes for nine: Redis may need nine times as long for them when somebody
-    chose them for that (lua/include/collect).
+    Longer names count for more, names of 255 bytes for nine: Redis may need nine times as long for names that an
+    attacker chose (lua/include/collect).
     """
     return count + max(0, text_bytes - _ORDINARY_BYTES * count) // _MORE_BYTES
 
@@ -58,11 +58,11 @@ def compare(
 ) -> RegistrationDiff:
     """Find which queue data, topics and mappings a registration changes.
 
-    Only the master's topics count, or with acting masters those of the lowest id (whose write permission goes
+    Only the master's topics count, or with acting masters those of the lowest id (whose write permission is removed
     while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
     a wiped permission survives, and queue data that is absent is added (5.x). Another body with that version is the
-    next part of a split registration, or all of one of which a part came before (docs/differences.md D33): what the
-    broker has not told yet counts, and what the body does not name belongs to other parts.
+    next part of a split registration, or the whole one after a part (docs/differences.md D33): topics that are new in
+    it count, and topics that are not in it belong to other parts.
 
     Args:
         known_version: the DataVersion of this very process's last registration; None: it is not alive.
@@ -116,7 +116,7 @@ def compare(
 
 
 class BrokerRole(NamedTuple):
-    """What a registration is for its brokerName."""
+    """The role of a registration in its brokerName."""
 
     counts: bool  # its topics are the brokerName's
     wipes_write: bool  # without write permission

@@ -57,7 +57,7 @@ def pick_up_route(
 
 
 def _with_acting_master(row: BrokerRow, queue_data: QueueData) -> BrokerRow:
-    """A group without a master that may be read only shows its lowest id's address under id 0."""
+    """If a group has no master, and may only be read, its lowest id's address is shown under id 0."""
     addrs = row.broker_addrs
     if not addrs or not row.enable_acting_master or queue_data.perm & PERM_WRITE:
         return row
@@ -70,7 +70,7 @@ def _with_acting_master(row: BrokerRow, queue_data: QueueData) -> BrokerRow:
 def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
     """What a client of one zone gets: brokers of that zone (ignoring case), and groups without a master.
 
-    Nothing left is an answer too, with empty lists (``docs/semantics.md 39``).
+    If no broker is left, the answer has empty lists (``docs/semantics.md 39``).
     """
     rows = {
         name: row

@@ -116,7 +116,7 @@ class Tables:
         self.set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
 
     def set_cells(self, broker_name: str, topics: Iterable[str], queue_datas: Iterable[QueueData]) -> None:
-        """The same, of at least one topic, and of queue data that shares objects already: faster still."""
+        """The same for at least one topic whose queue data shares objects already: even faster."""
         name, table, interned = intern(broker_name), self.topics, list(map(intern, topics))
         for topic, queue_data in zip(interned, queue_datas, strict=True):
             cells = table.get(topic)

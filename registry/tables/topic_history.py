@@ -13,7 +13,7 @@ from ..model import BrokerRow, QueueData
 
 
 class Place(NamedTuple):
-    """A topic at one brokerName. None: not known, for it was so before the first change that was given."""
+    """A topic at one brokerName. None: unknown, because it was set before the first given change."""
 
     queue_data: QueueData | None
     cluster: str | None = None
@@ -44,9 +44,8 @@ class _Kept(NamedTuple):
 class TopicHistory:
     """Takes changes in their order, and then tells those of one topic's route.
 
-    Events hold new values. What was there before the first one is known where nothing was changed since (``now``), and
-    where an event tells it. ``uncertain``: brokerNames that were removed, of which nothing tells whether they had the
-    topic.
+    Events hold new values. The value before the first event is known if nothing changed since (``now``), or if an event
+    has it. ``uncertain``: removed brokerNames that may have had the topic.
     """
 
     def __init__(self, topic: str) -> None:
@@ -55,7 +54,7 @@ class TopicHistory:
         self._kept: list[_Kept] = []
 
     def add(self, changes: Sequence[Change]) -> None:
-        """Take the next change, all parts of it; UnknownChange: nobody knows what it does."""
+        """Apply the next change, with all its parts; UnknownChange: this release does not know its effect."""
         kept = _Kept(changes[0], {}, [], {}, [])
         for change in changes:
             for operation in operations(change):
@@ -84,7 +83,7 @@ class TopicHistory:
 
     @property
     def broker_names(self) -> set[str]:
-        """Those whose rows the steps show."""
+        """The brokerNames whose rows the steps show."""
         return {name for kept in self._kept for name in (*kept.queue_datas, *kept.dropped)}
 
     def steps(
@@ -145,7 +144,7 @@ class TopicHistory:
 
 
 def _row_before(change: BrokerRemoved) -> BrokerRow | None:
-    """The row that a broker was taken out of: what is left of it, and the address that went."""
+    """The row before a broker was removed: the present row, and the removed address."""
     if change.row is msgspec.UNSET or change.broker_id is None or change.addr is None:
         return None
     row = change.row

@@ -1,6 +1,6 @@
-"""A Redis in this process, without a server: fakeredis, with what the registry's scripts use and it has not.
+"""A Redis in this process, without a server: fakeredis, plus what the registry's scripts need and fakeredis lacks.
 
-What it cannot do, and why, stands here alone; ``REAL_REDIS`` in tests/conftest.py names the tests that need more. Each
+Only this list says what it cannot do, and why; ``REAL_REDIS`` in tests/conftest.py names the tests that need more. Each
 point is written so that it can be reported to fakeredis as it is (seen with 2.40.0):
 
 - ``cmsgpack``, ``bit`` and ``redis.sha1hex``, which Redis gives to every script, are missing, and ``lua_modules`` takes

@@ -23,7 +23,7 @@ from ..store.streams import EntryReader
 WINDOW_MS: Final = 60_000
 _FIRST: Final = 50
 _PAGE: Final = 1000
-# In one look; a registry that writes more in a second is caught up with in the next looks.
+# The most pages in one look; if a second has more changes, the next looks read the rest.
 _PAGES: Final = 20
 
 

@@ -127,7 +127,7 @@ async def test_a_minor_is_let_in_and_the_highest_is_kept(own_redis, namespace, m
 
     caplog.set_level("INFO")
     assert [await minor(number) for number in (0, 3, 1)] == [0, 3, 3]
-    assert "was also written by schema 2.3; this is 2.1, and ignores what that adds" in caplog.text
+    assert "was also written with schema 2.3; this process has 2.1 and ignores later additions" in caplog.text
 
 
 async def test_who_is_refused_leaves_no_mark(own, own_redis, namespace, monkeypatch):

@@ -1,4 +1,4 @@
-"""``auth check``: would this be allowed, and who is bound to no address?"""
+"""``auth check``: whether the rules would allow a request, and which users may come from any address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``auth secret``: the secrets that users sign with. They are made here, shown once, and taken from no command line."""
+"""``auth secret``: the secrets that users sign with. Made here, shown once, and never read from a command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``auth user``: who is known, and by what."""
+"""``auth user``: the users, and how each proves who sends a request."""
 
 from __future__ import annotations
 

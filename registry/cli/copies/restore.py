@@ -1,4 +1,4 @@
-"""``restore``: what ``backup`` wrote in the place of what the registry has in Redis."""
+"""``restore``: replaces what the registry has in Redis with a file that ``backup`` wrote."""
 
 from __future__ import annotations
 

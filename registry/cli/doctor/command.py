@@ -59,7 +59,7 @@ def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any
 
 
 def _target(settings: Settings) -> Settings:
-    """With the Redis, the namespace and the ports of the ``up`` that runs here, unless another Redis is named."""
+    """The settings with Redis, namespace and ports of the ``up`` that runs here, unless they name another Redis."""
     running = [one for one in find_running() if settings.redis in ("", one.redis)]
     if not running:
         return settings

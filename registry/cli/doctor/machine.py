@@ -1,4 +1,4 @@
-"""What of this machine a front end needs: a server for ``up``, open files, TLS, ports; the pipeline: packages, Java."""
+"""Checks this machine: a server for ``up``, open files, TLS and ports for a front end, packages and Java for Spark."""
 
 from __future__ import annotations
 

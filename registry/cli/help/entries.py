@@ -1,4 +1,4 @@
-"""The entries of the troubleshooting page: which one a message belongs to, and which one words mean."""
+"""Finds entries of the troubleshooting page, by an error message or by search words."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands that look at name servers from outside, ours and Java's: what they differ in, and what they answer."""
+"""Commands that look at name servers from outside, ours and Java's: their differences, and their answers."""

@@ -1,4 +1,4 @@
-"""``compare``: what name servers, registries and instants of the past differ in, since when, and between whom."""
+"""``compare``: shows the differences between name servers, registries and past states, with their age."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _PREFIX: Final = "mqregistry_compare_"
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...")
 @click.option("--once", is_flag=True,
-              help="End as soon as it is known: at once when all is the same, else when something lasts.")  # fmt: skip
+              help="End at once if nothing differs, else when all differences are past --lasting or gone.")  # fmt: skip
 @length_option("--until-same", "until_same_ms", "End with 0 as soon as nothing differs, else with 1 after that time.")
-@length_option("--every", "every_ms", "Compare everything so often; what differs, each second.", "10s")
-@length_option("--lasting", "lasting_ms", "A difference counts when it is older: a heartbeat period.", "30s")
+@length_option("--every", "every_ms", "The time between full comparisons; differences are checked each second.", "10s")
+@length_option("--lasting", "lasting_ms", "A difference counts when it is older than this, a heartbeat period.", "30s")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only the routes of these topics; repeatable.")
 @click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
-              help="Also ask name servers for this KV namespace: no request lists them. Repeatable.")  # fmt: skip
+              help="Also ask name servers for this KV namespace: no request lists all. Repeatable.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True, metavar="S",
-              help="For a connection, and for each answer.")  # fmt: skip
-@click.option("--namespace", metavar="NAME", help="Of each Redis, and of the lake, that names none with #NAME.")
+              help="The longest wait for a connection, and for each answer.")  # fmt: skip
+@click.option("--namespace", metavar="NAME", help="The namespace of every Redis or lake SIDE that has no #NAME.")
 @click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. HOST: 127.0.0.1.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, one line whenever the result changes.")
 @lake_option
@@ -67,7 +67,7 @@ def compare(
       lake@TIME[#namespace]           the registry as it was then, from the lake (--lake)
 
     Goes on until Ctrl-C, and tells what begins to differ and what is mended, unless --once or --until-same is given.
-    Ends with 0 when nothing differs that counts, 1 when something does, 3 when a side cannot be read.
+    Ends with 0 when no difference counts, 1 when one counts, 3 when a side cannot be read.
     """  # noqa: D301 (\\b is for click)
     if once and until_same_ms is not None:
         raise click.UsageError("--once and --until-same: give one of them")
@@ -114,7 +114,7 @@ async def _until_same(comparison: Comparing, until_same_ms: int, every_ms: int) 
         report = await comparison.look()
         if not report.unread and not report.settled:
             report = await comparison.until(lambda one: one.settled or bool(one.unread), min(end_s, next_s))
-            if report.settled:  # of what was asked for again: how much a side has, a look at everything tells
+            if report.settled:  # only what differed was read again; this reads all
                 report = await comparison.look()
         if report.settled or time.monotonic() >= end_s:
             return report
@@ -126,7 +126,7 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
     shown: object = None
     report = comparison.report()
     click.echo(
-        f"compares every {every_ms / 1000:g} s and tells what changes, until Ctrl-C; --once ends when it is known",
+        f"compares every {every_ms / 1000:g} s and tells what changes, until Ctrl-C; --once ends with the result",
         err=True,
     )
 
@@ -198,7 +198,7 @@ def exposition(report: Report) -> list[Metric]:
     return [
         family(f"{_PREFIX}same", "gauge", "1 when all sides were read, and no difference counts.",
                [({}, report.same)]),
-        family(f"{_PREFIX}differences", "gauge", "Cells that differ, by what becomes of them and by kind.",
+        family(f"{_PREFIX}differences", "gauge", "Cells that differ, by sort (counted, young, meant, noise) and kind.",
                (({"sort": sort, "kind": kind}, number)
                 for (sort, kind), number in sorted(counts(report.differences).items()))),
         family(f"{_PREFIX}oldest_seconds", "gauge", "Age of the oldest difference that counts; 0: there is none.",

@@ -1,4 +1,4 @@
-"""Finds out who but brokers is connected to a name server: on this machine by itself, elsewhere from what ss said."""
+"""Finds the clients, not brokers, that are connected to a name server: on this machine, or in the output of ss."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _AGAIN_S: Final = 1.0
 
 
 class MigrationSeen(msgspec.Struct, frozen=True):
-    """What there is, and how far each step is. clusters: of the brokers. whats: address -> what it is, in words."""
+    """The servers of both sides, and how far each step is. clusters: of all brokers. whats: address -> server kind."""
 
     old: list[Server]
     new: list[Server]
@@ -49,16 +49,16 @@ _common: Final = together(
     click.argument("java", metavar="JAVA"),
     click.argument("ours", metavar="OURS"),
     click.option("--before", type=click.Choice([one.value for one in Step]), metavar="STEP",
-                 help="Say whether STEP may be done now: ends with 0 and its commands, or with 1 and the reason."),
+                 help="Say whether STEP may be done now: show its commands and end with 0, or the reason and 1."),
     click.option("--until-done", "until_done", type=click.Choice([one.value for one in Step]), metavar="STEP",
                  help="Wait until STEP is done: ends with 0 then, with 1 after --within."),
     length_option("--within", "within_ms", "How long --until-done waits.", "10m"),
     click.option("--peers", multiple=True, metavar="HOST:PORT=FILE",
                  help="What ss printed on the machine of that name server, see clients-leave; repeatable."),
     click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
-                 help="Also compare this KV namespace: no request lists them. Repeatable."),
+                 help="Also compare this KV namespace: no request lists all. Repeatable."),
     click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True,
-                 metavar="S", help="For a connection, and for each answer."),
+                 metavar="S", help="The longest wait for a connection, and for each answer."),
     click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
     tls_options,
 )  # fmt: skip
@@ -66,7 +66,7 @@ _common: Final = together(
 
 @click.group()
 def migrate() -> None:
-    """Move from Java NameServers to this, or back: the safe order, its commands, and how far it has come.
+    """Move from Java NameServers to this registry, or back: the safe order, its commands, and the progress.
 
     It asks the name servers of both sides, compares them, and only reads: the commands are yours to run. JAVA and OURS
     are address lists: 'host:port;host:port'. docs/migrating.md explains each step.
@@ -83,7 +83,7 @@ def plan(**given: Any) -> None:
 @migrate.command()
 @_common
 def check(**given: Any) -> None:
-    """Show how far it has come, and what comes next. Ends with 0 when all is done, else with 1."""
+    """Show the progress of the migration, and the next step. Ends with 0 when all is done, else with 1."""
     raise SystemExit(asyncio.run(_run(given, back=False, is_plan=False)))
 
 
@@ -149,13 +149,13 @@ class _Look:
             self._peers[address] = Path(file)
 
     async def look(self) -> MigrationSeen:
-        """What there is now."""
+        """Read all name servers of both sides, and find how far each step is."""
         looked = await look_at(self._sides.values(), None, self._kv_namespaces)
         for wanted, side, is_java in ((self._java, "JAVA", True), (self._ours, "OURS", False)):
             for name in map(str, wanted):
                 if name in looked.contents and looked.contents[name].is_java != is_java:
                     what = self._sides[name].what
-                    raise click.UsageError(f"{side}: {name} is a {what}: is it JAVA first, then OURS?")
+                    raise click.UsageError(f"{side}: {name} is a {what}: give JAVA first, then OURS")
         brokers = {
             name: frozenset(addr for row in content.brokers.values() for addr in row.broker_addrs.values())
             for name, content in looked.contents.items()

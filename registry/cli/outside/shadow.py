@@ -61,7 +61,7 @@ class _Now:
         }  # fmt: skip
 
     def show(self) -> None:
-        """A line of counts, and the differences when they are others than before."""
+        """Print a line of counts, and the differences if they have changed."""
         counts, at_ms = self._counts, now_ms()
         parts = [
             counted(len(self._relay.open), "connection"), counted(sum(counts.repeated.values()), "read") + " repeated",
@@ -104,7 +104,7 @@ class _Now:
                    [({}, counts.skipped)]),
             family(f"{_PREFIX}ours_up", "gauge", "1 when ours answered the last read.",
                    [({}, not self._repeats.away)]),
-            family(f"{_PREFIX}differences", "gauge", "Differences as they stand, by what becomes of them.",
+            family(f"{_PREFIX}differences", "gauge", "Current differences, by sort (counted, young, meant, noise).",
                    (({"sort": sort.value}, sum(one.sort is sort for one in standing)) for sort in Sort)),
             _histogram(f"{_PREFIX}seconds", "How long the servers took for the reads that were repeated.",
                        counts.took),
@@ -132,12 +132,12 @@ def _histogram(name: str, text: str, took: dict[str, Durations]) -> Metric:
 @click.option("--port", "here", required=True, metavar="[HOST:]PORT", help="Where clients connect to. HOST: 127.0.0.1.")
 @click.option("--java", required=True, metavar="HOST:PORT", help="The name server whose answers clients get.")
 @click.option("--ours", required=True, metavar="HOST:PORT", help="The name server that is asked the same.")
-@length_option("--every", "every_ms", "Report so often.", "10s")
-@length_option("--lasting", "lasting_ms", "A difference counts when it is older: a heartbeat period.", "30s")
+@length_option("--every", "every_ms", "The time between reports.", "10s")
+@length_option("--lasting", "lasting_ms", "A difference counts when it is older than this, a heartbeat period.", "30s")
 @click.option("--most", "most_per_s", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
               help="Repeat at most this many reads a second.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
-              help="For a connection to ours, and for each of its answers.")  # fmt: skip
+              help="The longest wait for a connection to ours, and for each answer.")  # fmt: skip
 @click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. HOST: 127.0.0.1.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, one line a report.")
 @tls_options

@@ -48,10 +48,10 @@ class Side(Protocol):
     what: str
 
     async def list_names(self, topics: Collection[str] | None) -> ListedNames:
-        """Tell what there is; a look begins with it. topics: the only ones that are wanted; None: all."""
+        """List the names that this side has, before ``look``. topics: only these; None: all."""
 
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
-        """Tell everything, but only the routes of these topics, and of name servers these KV namespaces."""
+        """Read the tables: routes only of these topics, and KV of a name server only in these namespaces."""
 
 
 class NameServerSide:

@@ -1,4 +1,4 @@
-"""``pipeline jars``: fetches what Spark needs for Delta tables into a folder, for machines without a way out."""
+"""``pipeline jars``: fetches what Spark needs for Delta tables into a folder, for machines without internet."""
 
 from __future__ import annotations
 

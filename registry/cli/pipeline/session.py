@@ -1,4 +1,4 @@
-"""Options that commands of the pipeline share: how Spark is started, and the namespace of what needs no Redis."""
+"""Options that commands of the pipeline share: how Spark is started, and the namespace for commands without Redis."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _front_ends_text(fleet: Fleet) -> str:
 
 
 def _ago(fleet: Fleet, ms: int) -> str:
-    """Of a start it is the clock of its machine, which may be ahead of that of Redis."""
+    """The age of a moment; a start time is by the clock of its machine, which may be ahead of the clock of Redis."""
     return output.duration(max(0, fleet.now_ms - ms))
 
 

@@ -1,4 +1,4 @@
-"""``route``: where a topic is, from Redis, from a name server, or from the lake as it was."""
+"""``route``: where a topic is, from Redis, from a name server, or (a past moment) from the lake."""
 
 from __future__ import annotations
 

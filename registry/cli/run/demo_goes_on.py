@@ -1,4 +1,4 @@
-"""What ``demo`` goes on with: a minute in which somebody makes mistakes; a client; a key that kills the name server."""
+"""The later parts of ``demo``: a minute with operators' mistakes; a client; a key that kills the name server."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ _LOOK_EVERY_S: Final = 1.0
 
 
 async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()) -> None:
-    """Serve until stopped, with a sweeper, and with what else is to run ``beside`` it.
+    """Serve until stopped, with a sweeper, and with the parts in ``beside``.
 
-    If the settings say that none runs here, it runs only when no other has for UNSWEPT_S seconds, and for as long:
+    If the settings disable the sweeper here, it still runs for UNSWEPT_S seconds when no sweeper has run for that time:
     without one, the addresses of dead brokers stay in every route. Any number of sweepers may run at the same time.
     """
     fleet, stopping = supervisor.fleet, supervisor.stopping
@@ -45,7 +45,7 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
             await wait_within(stopping, _LOOK_EVERY_S)
 
     async def take_over(store: Store) -> None:
-        from ..write.take_over_kv import take_over_kv  # few start with a file of a Java NameServer
+        from ..write.take_over_kv import take_over_kv  # few front ends import a Java NameServer's file
 
         await take_over_kv(store, supervisor.settings, stopping)
         await stopping.wait()  # a part that ends earlier ends the front end

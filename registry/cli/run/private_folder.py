@@ -1,4 +1,4 @@
-"""Keeps what ``up`` writes to its user: the folder 0700, the files in it 0600.
+"""Lets only the user who runs ``up`` read what it writes: the folder has mode 0700, its files 0600.
 
 A user who may read the append-only file reads every table; one who may write to the socket changes them.
 """

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK: Final = "up.lock"
 _STATE: Final = "up.json"
-# A command that checks the lock takes it for a moment, and is no other "up".
+# A command that checks the lock holds it for a moment: that does not mean that another "up" runs.
 _LOCK_TRIES: Final = 10
 _LOCK_PAUSE_S: Final = 0.02
 

@@ -1,4 +1,4 @@
-"""Takes the KV configuration of a Java NameServer over whose properties file a front end is started with."""
+"""Imports the KV configuration of the Java NameServer whose properties file a front end was started with."""
 
 from __future__ import annotations
 

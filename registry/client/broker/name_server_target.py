@@ -30,7 +30,7 @@ _MOST_BODY_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 class NameServerTarget:
     """Registers one broker at one name server, over a connection of its own.
 
-    Name servers take the end of that connection for the end of the broker, so brokers cannot share one.
+    When that connection closes, name servers remove the broker. So brokers cannot share one.
 
     Args:
         address: of the name server.

@@ -93,7 +93,7 @@ class RedisTarget:
             if result.compare_with is None:
                 return RegistrationAnswer(result.master_addr, result.ha_server_addr or "", view.order_topic_config)
             beat = result.compare_with
-        raise StoreUnavailable(f"{r.broker_name} is being changed from elsewhere all the time")
+        raise StoreUnavailable(f"others keep changing {r.broker_name}")
 
     async def _write(self, r: Registration, digest: str, beat: HeartbeatReply) -> tuple[BrokerView, Registered]:
         """Compare with what Redis has now, and write the difference unless that has changed meanwhile."""
@@ -157,7 +157,7 @@ class RedisTarget:
             self._writer.abort()
 
     def _leave(self) -> bool:
-        """Let go of the channel; returns whether the writer is to be closed with it."""
+        """Give up the channel; returns whether to close the writer, too."""
         broker, self._registered = self._registered, ""
         self._writer.leave(self, broker, self._channel)
         ends, self._owned = self._owned, False

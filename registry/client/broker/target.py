@@ -1,4 +1,4 @@
-"""What comes of registering at one place, a name server on the wire or Redis: an answer, a refusal, a result."""
+"""The results of registering at one place, a name server or Redis: an answer, a refusal, a result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RegistrationRefused(RegistryError):
 class RegistrationAnswer(NamedTuple):
     """The content of the answer to an accepted registration.
 
-    master_addr, ha_server_addr: "" when the answer has none: to a master, or while there is none.
+    master_addr, ha_server_addr: "" when the broker is a master itself, or its brokerName has no master now.
     order_topic_config: topic -> order configuration; None when the answer has none (``docs/semantics.md`` 26).
     """
 

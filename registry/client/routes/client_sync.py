@@ -1,6 +1,6 @@
 """RouteClient for programs without an event loop.
 
-What is known is read in the caller's thread; only what has to be asked for goes through the background thread. About
+Known routes are read in the caller's thread; only requests to name servers run in the background thread. About
 threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client`.
 """
 

@@ -81,7 +81,7 @@ def subscribe_info(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 
 
 def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
-    """Of a static topic: logical queue -> the broker_name that holds it now, NO_LOGICAL_BROKER where none does.
+    """Logical queue of a static topic -> the broker_name that holds it now, or NO_LOGICAL_BROKER.
 
     Each scope numbers its own queues; of two brokers that claim one queue the higher epoch wins. Empty for
     other topics.

@@ -74,7 +74,7 @@ def speak(request: Request, *, english: bool = False) -> None:
 
 
 def keep_language(request: Request, response: Response, path: str) -> None:
-    """Have the browser keep the language that an address asks for."""
+    """Set a cookie with the language that the address asks for."""
     code = request.query_params.get("lang", "")
     if code in LANGUAGES and _HEADER not in request.headers:
         response.set_cookie(

@@ -1,4 +1,4 @@
-"""Lets users in, and out again: cookies, sessions, tries, and what open pages get when any of that changes."""
+"""Logs users in and out: cookies, sessions, failed tries; open pages load again when one of these changes."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ _WRONG: Final = marked("The name or the secret is not right.")
 
 
 class LoginAnswer(NamedTuple):
-    """What comes of a try to log in."""
+    """The result of a try to log in."""
 
     opened: Sequence[tuple[Logins, str]] = ()  # the sessions, each with the value of its cookie
     text: str = ""  # why there is none, as the page says it
-    wait_s: float = 0.0  # how long no other try is looked at
+    wait_s: float = 0.0  # for how long every other try is refused
 
 
 class Logins:
     """The login of one namespace of a console.
 
-    all: those of all namespaces of this console. A secret is tried in each of them, so that nobody learns which there
-    are; what was wrong counts for all together.
+    all: the logins of all namespaces of this console. A secret is tried in each of them, so that the answer does not
+    show which namespaces exist; failed tries are counted for all of them together.
 
     Args:
-        root_path: the path that the cookie is for, besides one that browsers keep for the whole host.
-        port: of this console: other consoles on this machine have cookies of their own.
+        root_path: the path of the cookie over HTTP; over HTTPS the cookie is for the whole host.
+        port: the port of this console. It is in the cookie's name: other consoles on this machine have other cookies.
     """
 
     def __init__(self, store: Store, state: State, *, root_path: str = "", port: int = 0) -> None:
         self.rules = Rules(store, self._use)
         self.sessions = Sessions()
         self.tries = Tries()
-        self._guesses = Tries()  # that were wrong here, and right in another namespace
+        self._guesses = Tries()  # tries that were wrong here, and right in another namespace
         self.port = port
         self.namespace = store.namespace
         self.all: Sequence[Logins] = (self,)
@@ -83,11 +83,11 @@ class Logins:
         return None
 
     async def log_in(self, request: Request, name: str, secret: str) -> LoginAnswer:
-        """Try a name and a secret. Neither stands in the log unless it is the name of a user."""
+        """Try a name and a secret. The log has the name only if a user has it, and never the secret."""
         source = source_of(request)
         if not self.tries.wait_s(source):
-            await asyncio.gather(*(one.rules.look() for one in self.all))  # a secret that was made this moment is known
-        wait_s = self.tries.wait_s(source)  # nothing waits from here on: of many tries at a time none is overlooked
+            await asyncio.gather(*(one.rules.look() for one in self.all))  # so a new secret works at once
+        wait_s = self.tries.wait_s(source)  # no await until failed(): tries that come at once are all counted
         if wait_s > 0:
             logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
             return LoginAnswer(text=say("Too many tries from your address were wrong."), wait_s=wait_s)
@@ -95,13 +95,13 @@ class Logins:
         slow_s = self.tries.slow_s(source, name) if is_user else 0.0
         if slow_s:
             logger.warning("too many wrong logins as user %s: those from new addresses wait", printable(name))
-            self.tries.failed(source, name)  # now: of many at a time none is overlooked
+            self.tries.failed(source, name)  # before the wait: tries that come at once are all counted
             await asyncio.sleep(slow_s)
         proven = [(one, one._prove(source, name, secret)) for one in self.all]
         if not any(found for _, found in proven):
             if not slow_s:
                 self.tries.failed(source, name if is_user else "")
-            who = f"user {printable(name)}" if is_user else "a user that there is not"
+            who = f"user {printable(name)}" if is_user else "an unknown user"
             logger.warning("a wrong login as %s from %s", who, _where(request))
             return LoginAnswer(text=say(_WRONG))
         opened, refused = [], ""
@@ -125,8 +125,8 @@ class Logins:
         return LoginAnswer(opened, "" if opened else refused)
 
     def _prove(self, source: Address | None, name: str, secret: str) -> Proven | None:
-        """Who it is here. Somebody who may make users of another namespace cannot guess the secrets of this one
-        without end: after too many that were right only there, none is looked at here.
+        """The user of this namespace with this secret. An administrator of another namespace could guess secrets of
+        this one with users that he makes there: after too many tries that were right only there, all fail here.
         """
         return None if self._guesses.wait_s(source) else prove(self.rules.policy, name, secret)
 
@@ -166,11 +166,11 @@ class Logins:
 
     def _use(self, policy: Policy) -> None:
         for session in self.sessions.review(policy):
-            logger.info("the session of user %s is over: %s", printable(session.user_name), "the rules are others")
+            logger.info("the session of user %s is over: %s", printable(session.user_name), "the rules changed")
         self._tell()
 
     def _tell(self) -> None:
-        """Have open pages ask again: they may be somebody's who may not see them any more."""
+        """Make open pages load again: their users may have lost the right to see them."""
         self._state.wake_listeners()
 
 
@@ -185,7 +185,7 @@ def _where(request: Request) -> str:
 
 
 def _why_out(user: User, source: Address | None) -> str:
-    """Why a user may do nothing from there; "": he may."""
+    """Why a user may not log in from this address; "" if he may."""
     if not user.enabled:
         return say("the user is disabled ({code})", code=Reason.DISABLED)
     if user.sources and not Networks(user.sources).has(source):

@@ -1,4 +1,4 @@
-"""Who somebody is that typed a name and a secret: the user of that AccessKey, if the secret is one of his.
+"""Finds the user for a name and a secret that were typed: the user with that AccessKey, if the secret is one of his.
 
 A wrong name takes the same work, and gives the same answer, as a wrong secret: nobody learns here who is a user.
 """

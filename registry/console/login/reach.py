@@ -1,4 +1,4 @@
-"""From where a console may be reached, decided before it starts: never in the clear where others can listen."""
+"""From where a console may be reached, decided before it starts: without TLS only where nobody else can listen."""
 
 from __future__ import annotations
 

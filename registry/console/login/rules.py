@@ -51,7 +51,7 @@ class Rules:
             await self.look()
 
     async def look(self) -> None:
-        """Read them if they are others than those that are known; while that fails, those that are known go on."""
+        """Read the rules if their revision has changed; while that fails, the known rules stay in force."""
         try:
             if await self._policies.revision() != self.policy.revision:
                 await self._read()

@@ -1,4 +1,4 @@
-"""Who looks at a page, and what he may see and do: decided by the code, and the rules, that front ends decide by."""
+"""Who looks at a page, and what he may see and do: decided by the same code and rules as at front ends."""
 
 from __future__ import annotations
 

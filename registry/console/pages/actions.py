@@ -1,4 +1,4 @@
-"""Actions: what an operator may change here, each first as a preview. Only where the console was started with them."""
+"""Actions: what an operator may change here, each first as a preview. Only with ``console --actions``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers: each process, how long it has left, over which front ends it is connected; and one broker name's page."""
+"""Brokers: each process, the time until it expires, its front ends; and the page of one broker name."""
 
 from __future__ import annotations
 

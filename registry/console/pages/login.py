@@ -1,4 +1,4 @@
-"""The pages of the login itself, and what somebody gets who is not logged in."""
+"""The pages of the login, and the answer to requests without a login."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_NEXT: Final = 2000
 
 
 def ask(pages: PageWriter, request: Request) -> Response:
-    """The answer to somebody who is not logged in, and wants a page.
+    """The answer to a request for a page without a login.
 
-    A link on another site leads here without the cookie, which is SameSite=Strict, also for who is logged in: the page
-    that then loads itself again is no other site.
+    A link on another site leads here even with a login: the browser sends no SameSite=Strict cookie then. So the page
+    loads itself again, and that request has the cookie.
     """
     path = request.scope["path"]
     if wants_json(request):

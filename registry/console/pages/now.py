@@ -1,4 +1,4 @@
-"""Now: is anything wrong? And then: was anything?"""
+"""The page Now: what is wrong now, and what was wrong before."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from ..context import Console
 from ..report import GoldReport, NoReport
 from ..twins import Twin
 
-# The page brings its own scripts, which draw the charts and compile what they draw. So it is no page of this site: it
-# has an origin of its own, sends nothing anywhere, and may be shown in a page of the console alone.
+# The report has its own scripts, which draw the charts and need eval. So the browser treats it as another site: it
+# has its own origin, may send no request, and only a page of the console may frame it.
 _POLICY: Final = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -23,7 +23,7 @@ TWIN: Final = Twin("Whether there is a report of the pipeline; fault: why not.",
 
 
 async def report(console: Console, request: Request) -> Response:
-    """The page around it: how old it is."""
+    """The page around the report; it says how old the report is."""
     found: GoldReport | None = None
     fault = ""
     try:

@@ -47,7 +47,7 @@ class TopicLine(NamedTuple):
     write: int
     perms: str
     writable: bool
-    shown: bool = True  # whether its route may be seen by who asks; else there is nothing but its name
+    shown: bool = True  # whether the viewer may see its route; else the row has only its name
 
 
 TOPICS_TWIN: Final = Twin(

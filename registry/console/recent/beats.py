@@ -55,7 +55,7 @@ class Beats(Rereading):
             del self.per_minute[minute]
 
     def per_second(self) -> float | None:
-        """Of the last whole minute; None: it is not known yet."""
+        """Heartbeats per second in the last whole minute; None: not known yet."""
         if not self.is_known:
             return None
         return self.per_minute[int(time.time()) // 60 - 1] / 60

@@ -19,7 +19,7 @@ from ..state import MINUTE_MS
 # The most that are looked at for a minute: enough for 3,000 brokers at three front ends, and for a page's time.
 _BEATS: Final = 20_000
 _REPORTS: Final = 200
-# Of a stream that is longer it is estimated how many entries it had; lookups have up to 32 KiB each.
+# The entries of a longer stream are estimated and not counted; an entry of lookups has up to 32 KiB.
 _COUNTED: Final = {HEARTBEATS: 5_000, LOOKUPS: 500}
 
 

@@ -1,4 +1,4 @@
-"""The content of a registerBroker request (103), and how much of it is taken."""
+"""The content of a registerBroker request (103), and its limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_ENTRIES: Final = 100_000
 """Topics, mappings and filter servers of one registration."""
 
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
-"""Of the compressed form."""
+"""The most bytes that a compressed body may inflate to."""
 
 ENTRIES_PER_SLICE: Final = 2000
 """The entries that take a few milliseconds."""

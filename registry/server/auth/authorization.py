@@ -39,13 +39,13 @@ _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 class Authorization:
     """What one policy means for the requests of one worker.
 
-    enforces: whether what is refused is not done. keeps: whether the last lookup is allowed, and is so whenever the
-    same bytes come over a connection that may ask for what is open. signer: who signed it then, as the tally wants it.
+    enforces: whether refused requests are not executed. keeps: whether the last lookup is allowed, and stays so when
+    the same bytes come over a connection that may ask for open topics. signer: who signed it then, for the tally.
 
     Args:
         require_tls: rights that write need TLS, loopback, or a network that names the user.
-        tables: what this worker knows of them; a script decides on what they are.
-        failures: how often somebody may sign wrongly.
+        tables: this worker's copy of the tables; a script decides by the tables in Redis.
+        failures: limits how often an address may send wrong signatures.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Authorization:
         self._open_lookups = OpenLookups(policy)
 
     def of_read(self, command: Command, sender: Peer, topics: Collection[str] = ()) -> Refusal | None:
-        """Why a read is not answered; None: it is. topics: that it watches."""
+        """Why a read is refused; None: it is allowed. topics: the topics of a route watch."""
         self.keeps = False
         try:
             own = self.own_caller(sender)
@@ -88,9 +88,9 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_small_write(self, command: Command, sender: Peer) -> Refusal | None:
-        """Why a write is refused before it has any place among those that wait; None: its turn will tell.
+        """Why a write is refused before it is queued; None: it is decided on when its turn comes.
 
-        A signature of a large body is worked out in its turn.
+        The signature of a large body is checked only when its turn comes.
         """
         if not self.enforces or command.code == _LOOKUP:
             return None
@@ -112,7 +112,7 @@ class Authorization:
         return self.of_small_write(command, sender)
 
     async def of_write(self, command: Command, sender: Peer) -> Refusal | None:
-        """Why a write is not done; None: it is, and ``sender.caller`` says who sent it."""
+        """Why a write is refused; None: it is allowed, and ``sender.caller`` says who sent it."""
         sender.caller = NOBODY
         try:
             caller = await self._proofs.of_write(command, sender) or self.own_caller(sender)
@@ -131,7 +131,7 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_rows(self, command: Command, sender: Peer, resources: Collection[str]) -> Refusal | None:
-        """Why a write may not change these rows, which a script found; None: it may, and they are decided on."""
+        """Why a write may not change these rows, which a script found; None: it may, and this decision is noted."""
         caller = sender.caller or NOBODY
         rows = parsed(resources)
         if not caller.refused:
@@ -146,7 +146,7 @@ class Authorization:
         return None
 
     def not_owner(self, command: Command, sender: Peer, owner: str) -> Refusal | None:
-        """Why a broker that another user, the owner, registered is left alone; None: it is not."""
+        """Why the sender may not change a broker that another user, the owner, registered; None: he may."""
         caller = sender.caller or NOBODY
         if caller.refused:
             return None
@@ -174,10 +174,10 @@ class Authorization:
         return refusal if self.enforces else None
 
     def owner(self, sender: Peer) -> str:
-        """Who asks for a write, and what was decided for him, as scripts want it (lua/include/owner)."""
+        """The caller of a write and his checked resources, as an argument of scripts (lua/include/owner)."""
         caller = sender.caller or NOBODY
         lines = ["*"] if caller.refused or self._may_all(caller) else [str(one) for one in caller.decided]
-        # a name that would be two lines was decided on as one
+        # a name with a line feed would look like two names here: leave it out
         decided = "\n".join(["", *(line for line in lines if "\n" not in line), ""])
         return f"{'=' if self.enforces else '~'}{caller.name}{decided}"
 
@@ -187,10 +187,10 @@ class Authorization:
         return rules.everywhere >= WRITING and not rules.deny
 
     def why_out(self, sender: Peer) -> str:
-        """Why a connection is closed whose user or certificate counts no more; "" = it is not.
+        """Why to close a connection: its user or certificate is no longer valid; "" = keep it open.
 
-        A secret that was dropped is no reason: who signs with it is refused, and who has a new one may have beaten with
-        it already, and not have been looked at for a minute.
+        A removed secret is no reason: requests that it signs are refused, and a broker with a new secret may have sent
+        heartbeats with the new one, whose signatures are checked only once a minute.
         """
         for caller in filter(None, (sender.last_caller, sender.own_caller)):
             before = caller.user
@@ -204,7 +204,7 @@ class Authorization:
         return ""
 
     def own_caller(self, sender: Peer) -> Caller:
-        """Who sends what comes over this connection and is not signed."""
+        """The sender of unsigned requests over this connection."""
         caller = sender.own_caller
         if caller is None:
             caller = sender.own_caller = self._proofs.of_connection(sender)
@@ -256,7 +256,7 @@ class Authorization:
         return None
 
     def _reserved(self, command: Command) -> Resources:
-        """The clusters that a brokerName without a row is kept for, if the request names another cluster."""
+        """The clusters that have a brokerName without a row reserved, if the request names another cluster."""
         ext = command.ext_fields or {}
         clusters = self.policy.reserved.get(ext.get("brokerName", ""), ()) if command.code in FOR_A_BROKER else ()
         return () if ext.get("clusterName") in clusters else tuple(Resource(Kind.CLUSTER, one) for one in clusters)
@@ -313,7 +313,7 @@ class Authorization:
 
 
 def _named(command: Command) -> Resources:
-    """What a request of a broker names of what scripts ask for: nothing, if a right on everything was decided on."""
+    """The resources in a broker's request that scripts would ask for; none, if a right on everything was decided."""
     ext = command.ext_fields or {}
     cluster, name = ext.get("clusterName"), ext.get("brokerName")
     if command.code not in FOR_A_BROKER or not cluster or not name:
@@ -331,5 +331,5 @@ def _open_reads(policy: Policy) -> frozenset[int]:
 
 
 def _looks_at_address(user: User) -> bool:
-    """Whether any rule on this user asks where a request comes from."""
+    """Whether any rule of this user depends on where a request comes from."""
     return bool(user.sources) or any(rule.sources for rule in user.rules)

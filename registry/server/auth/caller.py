@@ -14,7 +14,7 @@ Signer = tuple[str, str]
 
 
 class How(enum.StrEnum):
-    """How it is known who sends a request: what counts first comes first."""
+    """How the sender of a request is known, in order of precedence."""
 
     SIGNATURE = "signature"
     CERTIFICATE = "certificate"
@@ -42,7 +42,7 @@ NOBODY: Final = Caller(How.ANONYMOUS)
 
 
 class Unproven(NamedTuple):
-    """A request that is signed, and not by whom it says. It is refused: never taken for one that is not signed."""
+    """A request with a wrong signature. It is refused, and never treated as an unsigned request."""
 
     access_key: str
     reason: str

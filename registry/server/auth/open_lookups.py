@@ -15,7 +15,7 @@ from ...auth.users import Effect, User
 from ...networks import Address
 
 _MOST_PATTERNS: Final = 100
-"""More of them are not looked at for each topic: the answers of users with further rules are not kept."""
+"""Only this many patterns are tested for each topic: lookups of users with more are not kept in the cache."""
 _EVERYTHING: Final = "*"
 
 
@@ -37,7 +37,7 @@ class OpenLookups:
         self._patterns = tuple(Pattern(topic) for topic in denied if "*" in topic)
 
     def has(self, topic: str | None) -> bool:
-        """Whether nobody who may ask is denied this topic."""
+        """Whether no user who :meth:`may_ask` is denied this topic."""
         return topic not in self._names and not any(pattern.fits(topic or "") for pattern in self._patterns)
 
     def may_ask(self, user: User | None, source: Address | None) -> bool:

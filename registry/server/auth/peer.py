@@ -1,7 +1,7 @@
 """Who is at the other end of a connection, what was proved of them, and whether they are still there.
 
-A process that stood still does not know when old bytes came, and reads them before it learns that their sender is gone.
-So the kernel is asked.
+A process that was paused does not know when old bytes came, and reads them before it learns that their sender has
+closed. So this module asks the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..counting.counters import Closed
 from .caller import NO_CERTIFICATE, Caller, Unproven
 from .refusal import Refusal
 
-# Of the kernel's struct tcp_info: the state, and the milliseconds since data came.
+# The kernel's struct tcp_info: the places of the state, and of the milliseconds since data came.
 _TCP_INFO_BYTES: Final = 56
 _ESTABLISHED: Final = 1
 _DATA_AGE_AT: Final = 52
@@ -34,8 +34,8 @@ class Verified(NamedTuple):
 
 
 class LastDecision(NamedTuple):
-    """The last registration that was looked at, and what came of it: the same header of the same caller fares alike, as
-    long as it is about the same rows. by: who decided.
+    """The last registration that was decided on, and the decision. It holds for the same header of the same caller, if
+    it is about the same rows. by: the authorization that decided.
     """
 
     by: object
@@ -51,13 +51,13 @@ class Peer:
     address: of the client, for the log. host: the same without its port, what limits depend on: a PROXY header that is
         not believed changes only the first. source: what rules depend on; "" = not known. via: the balancer that the
         connection came through; "" = none.
-    caller: who sent the write that is being worked on; None: nothing was decided. last_caller: the user that a
-        request was last proved to be from; one of nobody that is known leaves him. own_caller: who sends what is not
-        signed; None: not worked out for the policy in force. verified: the last signed registration over it. looked:
+    caller: who sent the write that is executed; None: nothing was decided. last_caller: the last user that a request
+        proved; requests without a known user do not change it. own_caller: the sender of unsigned requests;
+        None: not found yet for the policy in force. verified: the last signed registration over it. looked:
         the last one of all.
     channel: what Redis calls the connection. closed_as, was_reset: how it ended. hung_up: whether the peer is known to
         have closed it: nobody hears an answer, and what it registered goes at once.
-    said_s: when the write that is being worked on was sent; heard_s: when a broker was last heard over it, 0: never
+    said_s: when the write that is executed was sent; heard_s: when a broker was last heard over it, 0: never
         (time.perf_counter()).
     """
 
@@ -82,14 +82,14 @@ class Peer:
         self.said_s = self.heard_s = 0.0
 
     def named_by_proxy(self, address: str, *, counts: bool) -> None:
-        """A PROXY header names the client; counts: also for rules, else its address counts as not known."""
+        """A PROXY header names the client; counts: rules use that address; else its address is unknown to them."""
         self.via, self.address, self.source = self.address, address, ""
         if counts:
             self.host = self.source = address.rpartition(":")[0]
 
     @abstractmethod
     def close(self, closed_as: Closed, reason: str) -> None:
-        """Hang up after what is written has gone out; the reason is logged."""
+        """Close the connection after all written bytes are sent; the reason is logged."""
 
     def sent_at_s(self, now_s: float) -> float:
         """When the bytes that were read just now were sent."""
@@ -99,7 +99,7 @@ class Peer:
 
     @property
     def said_ago_s(self) -> float:
-        """How long ago the write that is being worked on was sent, as far as this machine can tell."""
+        """How long ago the write that is executed was sent, as far as this machine can know."""
         return perf_counter() - self.said_s
 
     def has_hung_up(self) -> bool:

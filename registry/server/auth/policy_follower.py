@@ -1,7 +1,7 @@
-"""Keeps a worker's rules those of Redis: reads them at the start, and again when an event or a renewal tells of others.
+"""Keeps a worker's rules equal to those in Redis: reads them at the start, and when an event or renewal shows others.
 
-While Redis is away, the rules that were last known go on. A Redis that came back with older rules, or without any, gets
-back what it lost: it is never open for having forgotten.
+While Redis is away, the last known rules stay in force. A Redis that came back with older rules, or without any, gets
+back what it lost: a loss never allows more requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_NAMED: Final = 20
 _RETRY_S: Final = 0.1
 _RETRY_AFTER_ERROR_S: Final = 1.0
 
-# Nobody is known by these, and so nobody changes anything.
+# Rules without users: no caller is known, so every change is refused.
 NO_USERS: Final = Policy(Mode.ENFORCE)
 
 
@@ -42,7 +42,7 @@ class PolicyFollower:
 
     @property
     def revision(self) -> int:
-        """Of the rules in force; 0: none were read yet."""
+        """The revision of the rules in force; 0: none were read yet."""
         return 0 if self.policy is None else self.policy.revision
 
     async def start(self) -> None:
@@ -99,7 +99,7 @@ class PolicyFollower:
             self._use(policy)
 
     async def _close_if_enforced(self) -> None:
-        """Nobody changes anything while rules are enforced that were never read."""
+        """Refuse all changes while enforced rules could not be read even once."""
         try:
             if await self._policies.is_enforced():
                 self._use(NO_USERS)

@@ -39,7 +39,7 @@ class Proofs:
     Cost: of a signed request an HMAC, 4 µs and 1.4 ms for each MB of body; of an unsigned one less than a microsecond.
 
     Args:
-        failures: how often somebody may sign wrongly.
+        failures: limits how often an address may send wrong signatures.
     """
 
     def __init__(self, policy: Policy, failures: Failures, clock: Callable[[], float]) -> None:
@@ -57,7 +57,7 @@ class Proofs:
         return NOBODY if user is None else Caller(How.NETWORK, user)
 
     async def of_write(self, command: Command, sender: Peer) -> Caller | Unproven | None:
-        """Who signed a write; None: nobody did. A registration that its connection repeats is not looked at again."""
+        """Who signed a write; None: nobody did. A registration that its connection repeats is not checked again."""
         if access_key_of(command.ext_fields) is None:
             return None
         known = self.known(command, sender)
@@ -78,7 +78,7 @@ class Proofs:
         return caller
 
     def known(self, command: Command, sender: Peer) -> Caller | None:
-        """Who sends a registration that this connection repeats; None: it is to be looked at."""
+        """Who sends a registration that this connection repeats; None: its signature must be checked."""
         known = sender.verified
         if command.code == _REGISTER and known and known.policy is self._policy and self._clock() < known.until_s:
             return known.caller if known.caller.digest == digest_of(command) else None
@@ -87,7 +87,7 @@ class Proofs:
     def signed(self, command: Command, sender: Peer) -> Caller | Unproven | None:
         """Who signed a request; None: nobody did.
 
-        Too many that are wrong are not looked at, except over a connection on which this user has proved himself.
+        After too many wrong ones, signatures are not checked, except over a connection where the user proved himself.
         """
         caller = self._checked(self._signer(command, sender), command)
         self._note_failure(caller, sender)
@@ -128,5 +128,5 @@ def _signed(user: User, number: int | None) -> Caller | Unproven:
 
 
 def _host_of(sender: Peer) -> str:
-    """The address that wrong signatures count for: of a client that is not known, that of its balancer."""
+    """The address that wrong signatures count for; if the client's address is unknown, its balancer's."""
     return sender.source or sender.via.rpartition(":")[0]

@@ -29,7 +29,7 @@ class Refusal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the peer is answered, in words."""
+        """The text of the answer to the peer."""
         text = self.words()[0]
         return f"no permission: {printable(text[:_TEXT_CHARS])}{'...' if len(text) > _TEXT_CHARS else ''}"
 
@@ -37,7 +37,7 @@ class Refusal(NamedTuple):
     def mend(self) -> str:
         """The command that would allow it; "" = none would."""
         mend = self.words()[1]
-        # one that is cut off, or that acts on a terminal, is proposed to nobody
+        # never propose a command that is cut off, or that has control characters
         return mend if len(mend) <= _TEXT_CHARS and printable(mend) == mend else ""
 
     @classmethod
@@ -50,7 +50,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of_signature(cls, unproven: Unproven, origin: Origin) -> Self:
-        """A signature that does not fit; whether the rules would allow the request is not looked at."""
+        """A refusal for a wrong signature; the rules are not asked."""
         name = unproven.access_key[:MOST_CHARACTERS]
         missing, mend = unproven.why or "the signature is by none of this user's secrets", ""
         if unproven.reason == UNKNOWN_ACCESS_KEY:
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
         cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str,
         mend: Callable[[], str] = str,
     ) -> Self:  # fmt: skip
-        """What is refused although the rules allow it; mend: makes the command that would allow it."""
+        """A refusal of a request that the rules allow; mend: makes the command that would allow it."""
         resources = tuple(str(one)[:MOST_CHARACTERS] for one in need.resources[:MOST_RESOURCES])
         kind = RefusedKind(caller.name or ANONYMOUS, need.right, resources, reason)
 

@@ -1,7 +1,7 @@
 """Counts decisions for /metrics, and tells Redis and the log of what was refused.
 
-The first of a kind is reported at once, then come summaries. All of it is bounded: kinds have names from peers who have
-proved nothing.
+The first refusal of a kind is reported at once, then come summaries. The number of kinds is bounded: their names come
+from peers who have proved nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SOON_S: Final = 0.2
 _NEW_AT_A_TIME: Final = 10
 # Lines in the log between two summaries: a fleet that is only observed must not fill it.
 _MOST_LINES: Final = {True: 20, False: 3}  # enforced -> lines
-# Kinds that are counted apart between two summaries, and kinds that are remembered as told.
+# The most kinds with a count of their own between two summaries, and the most kinds that are remembered as reported.
 MOST_KINDS: Final = 300
 _MOST_TOLD: Final = 3000
-# Of these, kinds with names that nobody knows: of one address, and of all. So the 2,000 that Redis keeps are not full
-# of them before the honest, who ask each half minute, were heard again.
+# The most kinds with unknown names, of one address and of all. So they cannot fill the 2,000 that Redis keeps before
+# honest clients, which ask every 30 s, have asked again.
 MADE_UP_OF_ADDRESS: Final = 50
 MADE_UP: Final = 200
 
@@ -54,12 +54,12 @@ class _Count:
 class Tally:
     """What one worker decided since its start, and what it has not told yet.
 
-    last_anonymous_write_s: when somebody whom nobody knows last changed something (unix time); 0 = never.
+    last_anonymous_write_s: when an unknown sender last changed something (unix time); 0 = never.
 
     Args:
         front_end: its name, as Redis knows it.
-        signed_again: who signed lookups since its last call that were answered without a decision.
-        is_known: whether a kind has only names of users, brokers, clusters, topics and so on that there are.
+        signed_again: gives the signers of lookups that were answered without a decision since its last call.
+        is_known: whether all names in a kind (users, brokers, clusters, topics and so on) exist.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Tally:
         count.last, count.enforced = Last(refusal.source, refusal.how), enforced
 
     def _kind(self, refusal: Refusal) -> RefusedKind:
-        """Its kind. Of names that nobody knows each address has a few of its own, all others are one kind together."""
+        """The kind of a refusal. An address has a few kinds with unknown names; all others of these are one kind."""
         kind = refusal.kind
         if kind in self._untold or self._is_known(kind):
             return kind

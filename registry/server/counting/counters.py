@@ -1,7 +1,7 @@
 """The counters of one worker: plain integers, so that counting costs next to nothing.
 
-Lookups are counted by what they find, and nowhere else: what ``/metrics`` says of requests of code 105 is made of
-these numbers when it is asked for.
+Lookups are counted only by their results: ``/metrics`` computes its values for request code 105 from
+these numbers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ GROUPS: Final = ("lookup", "read", "heartbeat", "registration", "write")
 class Closed(StrEnum):
     """Each reason; a connection counts under the first one that applied."""
 
-    CLIENT = "client"  # it hung up, or the network did
-    LATE = "late"  # the same, some time ago: this process stood still, and the client may be back elsewhere
+    CLIENT = "client"  # the peer or the network closed it
+    LATE = "late"  # the same, some time ago: this process was paused, and the client may be back elsewhere
     IDLE = "idle"
     BAD_FRAME = "bad_frame"
     SLOW_FRAME = "slow_frame"
@@ -45,7 +45,7 @@ class Closed(StrEnum):
     TOO_MANY = "too_many"
     RATE = "rate"
     MEMORY = "memory"
-    RULES = "rules"  # of who may do what: its user or certificate counts no more
+    RULES = "rules"  # its user or certificate is no longer valid
     BROKER_EXPIRED = "broker_expired"
     SHUTDOWN = "shutdown"
 
@@ -83,7 +83,7 @@ class Counters:
     slow_clients: int = 0
     stale_answers: int = 0
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """By request code (-1: one that nobody knows) and response code, without the lookups that the four numbers have."""
+    """By request code (-1: an unknown one) and response code, without the lookups in the four numbers above."""
     closed: dict[Closed, int] = field(default_factory=lambda: dict.fromkeys(Closed, 0))
     durations: dict[str, Durations] = field(default_factory=lambda: {group: Durations() for group in GROUPS})
 

@@ -1,8 +1,8 @@
 """Times some lookups a second, while all others pass without a look at a clock.
 
-Twice a second some connections get a :class:`Sample` in the place of their lookup cache. It takes the time of the next
-bytes that come, puts the cache back, and leaves everything to it. The time ends with the turn of the event loop in
-which the bytes came: the answer has then gone to the socket, and so have those of all other connections of this turn.
+Twice a second some connections get a :class:`Sample` in the place of their lookup cache. It starts a timer
+when the next bytes come, puts the cache back, and lets the cache answer. The timer ends with this turn of the event
+loop: then the answer, and those of all other connections of this turn, are in their sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_FRAME_BYTES: Final = 4096  # longer ones are no lookups worth a second deco
 
 
 class KnownLookups(Protocol):
-    """What answers the lookups of a connection that are known by their bytes."""
+    """Answers lookups of a connection whose bytes are known."""
 
     def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
         """The answer to one whole frame; None: it is not known."""
@@ -41,7 +41,7 @@ class Sampled(Protocol):
 
 
 class Sample:
-    """Stands once for the lookup cache of a connection."""
+    """Takes the place of a connection's lookup cache for one measurement."""
 
     __slots__ = ("_connection", "_counters", "_known")
 
@@ -51,7 +51,7 @@ class Sample:
         self._known = connection.known
 
     def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
-        """Begin to measure, and answer as ever."""
+        """Begin to measure, and answer as the cache does."""
         since_s = perf_counter()
         if self._connection.known is self:
             self._connection.known = self._known
@@ -59,7 +59,7 @@ class Sample:
         return self._known.answer(data, asked)
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: Callable[[Any], object]) -> int:
-        """As ever; these frames are not measured."""
+        """Answer as the cache does; these frames are not measured."""
         return self._known.answer_several(data, out, max_bytes, asked)
 
     def _done(self, data: bytes, since_s: float) -> None:
@@ -74,6 +74,6 @@ class Sample:
 
 
 def sample_next(connection: Sampled, counters: Counters) -> None:
-    """Measure what comes next over a connection, unless that is to be done already."""
+    """Measure the next bytes of a connection, unless a measurement is prepared already."""
     if not isinstance(connection.known, Sample):
         connection.known = Sample(connection, counters)

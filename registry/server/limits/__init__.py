@@ -1,1 +1,1 @@
-"""What one address, and all clients together, may open and how often do: counted, and refused if a setting says so."""
+"""Limits on connections and requests, per address and for all clients: always counted, refused if a setting says so."""

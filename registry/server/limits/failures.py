@@ -1,6 +1,6 @@
-"""Slows down who guesses secrets: how many wrong signatures of an address, and of a user, are looked at.
+"""Slows down the guessing of secrets: limits how many wrong signatures of an address, and of a user, are checked.
 
-Nobody is locked out by what others do elsewhere: an address from which no wrong signature came is always looked at.
+Nobody is locked out by what others do elsewhere: signatures from an address without a wrong one are always checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OF_USER_BURST: Final = 60
 _MOST_ADDRESSES: Final = 8192
 _MOST_USERS: Final = 10_000
 _MEMORY_S: Final = 600
-"""An address counts as one that fails for this time."""
+"""After a wrong signature an address counts as failing for this time."""
 
 
 class Failures:
@@ -26,7 +26,7 @@ class Failures:
 
     Args:
         account_of: the address, or the network, for which a host counts.
-        limited_account: the same; "" for one that is no limit's own: there the user's failures count alone.
+        limited_account: the same; "" for a host without limits: for it only the user's failures count.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Failures:
         self._failing = TokenBuckets(1, _MEMORY_S, _MOST_ADDRESSES)
 
     def too_many(self, host: str, user: str) -> str:
-        """Why a signature is not looked at; "" = it is."""
+        """Why a signature is not checked; "" = check it."""
         now_ns, account = self._clock_ns(), self._account_of(host)
         if not self._failing.is_in_use(account, now_ns):
             return ""
@@ -52,7 +52,7 @@ class Failures:
         return ""
 
     def failed(self, host: str, user: str = "") -> None:
-        """A signature was wrong; user "": it was nobody's."""
+        """Count a wrong signature; user "": it names no known user."""
         now_ns, account = self._clock_ns(), self._account_of(host)
         if not self._failing.is_in_use(account, now_ns):
             self._failing.take(account, now_ns, for_ns=_MEMORY_S * SECOND_NS)

@@ -1,4 +1,4 @@
-"""How much of the event loop's time one address takes: who has had its part waits, and others are served meanwhile."""
+"""Shares the event loop's time between addresses: an address that has used its share waits while others are served."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final, Protocol
 from .token_buckets import SECOND_NS, TokenBuckets
 
 PART: Final = 4
-"""One address may have the time divided by this for long."""
+"""In the long run one address gets the time divided by this."""
 AT_ONCE_S: Final = 0.05
-"""The time that it may have at once."""
+"""The time that one address may use without a pause."""
 SLICE_S: Final = 0.005
 """A connection works for this time before it checks whether its address has time left."""
 _MOST_ADDRESSES: Final = 8192
@@ -26,7 +26,7 @@ class Waiter(Protocol):
         """The client's address without its port."""
 
     def go_on(self) -> None:
-        """Answer what has come meanwhile, and read on: what it waited for is there."""
+        """The wait is over: answer the waiting requests, and resume reading."""
 
 
 class Slice:
@@ -38,7 +38,7 @@ class Slice:
         self._time, self._account, self._since_ns, self._first = loop_time, account, now_ns, True
 
     def is_over(self) -> bool:
-        """Whether the address has had its part of the time: looked at in the beginning, and after each slice."""
+        """Whether the address has used its share of the time: checked at the start, and after each slice."""
         if self._first:
             self._first = False
             return not self._time.has(self._account, self._since_ns)
@@ -49,7 +49,7 @@ class Slice:
         return not self._time.has(self._account, now_ns)
 
     def end(self, now_ns: int = 0) -> None:
-        """Note how long the work took that was begun."""
+        """Note how long the work took."""
         now_ns = now_ns or self._time.now_ns()
         self._time.spent(self._account, now_ns - self._since_ns, now_ns)
         self._since_ns = now_ns
@@ -82,7 +82,7 @@ class LoopTime:
         return Slice(self, account, self._clock_ns()) if account else None
 
     def has(self, account: str, now_ns: int) -> bool:
-        """Whether this address has time left, and nobody of it waits."""
+        """Whether this address has time left, and none of its connections waits."""
         return account not in self._waiting and self._buckets.has_token(account, now_ns)
 
     def spent(self, account: str, spent_ns: int, now_ns: int) -> None:
@@ -96,11 +96,11 @@ class LoopTime:
             self.spent(account, spent_ns, self._clock_ns())
 
     def now_ns(self) -> int:
-        """Of the clock that it goes by."""
+        """The time of the clock that all measurements use."""
         return self._clock_ns()
 
     def wait(self, waiter: Waiter) -> None:
-        """Have a connection go on when its address has time, after those that wait already."""
+        """Queue a connection behind its address's waiting ones; resume it when the address has time."""
         account = self._account_of(waiter.host)
         waiting = self._waiting.get(account)
         if waiting is not None:

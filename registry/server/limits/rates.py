@@ -1,8 +1,8 @@
 """Decides whether a connection or a write is within the limits, and counts it: one :class:`Rates` for each worker.
 
-Limits are those of one address, and those of all addresses together (the namespace's, as far as it comes to this
-worker). What is over a limit takes no token, whether it is refused or only observed: so *observe* counts exactly what
-*enforce* would refuse. An IPv6 address stands for its network of 64 bits, which one client may have all to itself.
+There are limits for one address, and for all addresses together (the requests of the namespace that come to this
+worker). A request over a limit takes no token, whether it is refused or only observed: so *observe* counts exactly what
+*enforce* would refuse. An IPv6 address stands for its network of 64 bits: one client may own all its addresses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_ADDRESSES: Final = 8192
 """Addresses whose buckets are kept, of each kind."""
 
 PLACES: Final = 2
-"""One address may have the places for waiting writes divided by this."""
+"""The most waiting writes of one address: the places for all, divided by this."""
 
 _ALL: Final = ""
 _IPV6_BITS: Final = 64
@@ -88,7 +88,7 @@ def _kind(name: Kind, what: str) -> _Kind:
 class Rates:
     """The limits of one worker; clock_ns: of the buckets.
 
-    What counts a request raises RateExceeded if it is over a limit, and is to be refused.
+    Methods that count a request raise RateExceeded if it must be refused.
     """
 
     def __init__(self, settings: Settings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -102,7 +102,7 @@ class Rates:
         self.configure(settings)
 
     def configure(self, settings: Settings) -> None:
-        """Obey these settings from now on; what was taken from the buckets stays taken."""
+        """Use these settings from now on; tokens that were taken stay taken."""
         self._settings = settings
         self._open_limit.rate, self._places.rate = settings.address_connections, settings.max_connections
         for kind in self._kinds.values():
@@ -127,7 +127,7 @@ class Rates:
         return LoopTime(self.limited_account, later)
 
     def opened(self, host: str) -> str:
-        """Count a connection of this address; :meth:`closed` is to be called when it closes, refused or not.
+        """Count a connection of this address; call :meth:`closed` when it closes, even if it was refused.
 
         Returns:
             "" when it may stay, else why not.
@@ -158,9 +158,9 @@ class Rates:
         self._places.refused += 1
 
     def begun(self, host: str, most: int) -> bool:
-        """Count a write of this address that begins to wait; False: it has half of the places (most) already.
+        """Count a write of this address that begins to wait; False: the address has half of the places (most) already.
 
-        :meth:`ended` is to be called when it was done.
+        Call :meth:`ended` when the write is done.
         """
         account = self.limited_account(host)
         if account:
@@ -183,7 +183,7 @@ class Rates:
         """Count a request that is refused by the rules: for its address alone, never for all together.
 
         Raises:
-            RateExceeded: its address sends too many even for an answer that says why.
+            RateExceeded: its address sends so many that even the refusal is not sent.
         """
         kind = _KIND_OF.get(code, "writes")
         self.check(kind, host, of_all=False)
@@ -201,7 +201,7 @@ class Rates:
             self.check("new_brokers", host)
 
     def check(self, kind: Kind, host: str, *, of_all: bool = True) -> None:
-        """Count one of these, of this address, and of all together."""
+        """Count one event, for this address and for all addresses together."""
         what, mode, of_address, of_namespace = self._kinds[kind]
         if getattr(self._settings, mode) == "off":
             return
@@ -260,7 +260,7 @@ class Rates:
 
 @lru_cache(MOST_ADDRESSES)
 def _account_of(host: str) -> str:
-    """Whose buckets an address takes from: its own, or those of its network (IPv6)."""
+    """The key of an address's buckets: the address itself, or its network (IPv6)."""
     address = parse_address(host)
     if address is None:
         return host or "?"

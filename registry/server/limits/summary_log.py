@@ -1,4 +1,4 @@
-"""Tells the log of what strangers may cause again and again: the first at once, then a summary a minute."""
+"""Logs what strangers may cause again and again: the first event at once, then one summary a minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUMMARY_S: Final = 60.0
 LINES: Final = 10
 """Addresses that get lines of their own for one kind, until the next summary."""
 LINES_EACH: Final = 5
-"""How many: who looks for the reason of a refusal tries again, in other ways."""
+"""Lines for each of them: somebody who searches for the reason of a refusal tries again, in other ways."""
 _KINDS: Final = 100
 _ADDRESSES: Final = 1000
 _SHOWN: Final = 5
@@ -28,14 +28,14 @@ class _LoggedKind:
 
 
 class SummaryLog:
-    """What happened since the last summary. A kind that did not happen for that long begins again."""
+    """The events since the last summary. A kind without events in that time begins again."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, _LoggedKind] = {}
         self._summary_at_s: float | None = None
 
     def tell(self, kind: str, address: str, text: str, level: int = logging.WARNING, lines: int = LINES) -> None:
-        """Log this text, or count it if enough of its kind and address, or of its kind and others, are in the log.
+        """Log this text, or only count it if the log has enough lines of its kind, or of its kind and address.
 
         Args:
             kind: what summaries call it. lines: how many addresses have lines of their own, and at most how many each.
@@ -71,7 +71,7 @@ class SummaryLog:
                     one.level, "%s: %d more like it in the last %.0f s, by %s%s",
                     kind, one.more.total(), SUMMARY_S, ", ".join(shown), rest,
                 )  # fmt: skip
-                # it goes on: the next one of these needs no line of its own
+                # such events still happen: the next one needs no line of its own
                 one.told = Counter({address: LINES_EACH for address, _ in one.more.most_common(one.lines)})
                 one.more = Counter()
                 self._kinds[kind] = one

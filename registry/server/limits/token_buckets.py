@@ -1,4 +1,4 @@
-"""Token buckets: how often something may happen, of one and of many. Pure: the caller brings the time.
+"""Token buckets: how often something may happen, for one key and for many. Pure: the caller passes the time.
 
 A bucket holds the tokens of ``burst_s`` seconds and is filled again at its rate. Each is one whole number, the moment
 at which it will be full again: taking a token moves that moment on by the time that one token needs, and there is a
@@ -33,7 +33,7 @@ class TokenBuckets:
         return len(self._full_at_ns)
 
     def change(self, rate: int, burst_s: float) -> None:
-        """Use another rate and size from now on; what was taken stays taken."""
+        """Use another rate and size from now on; tokens that were taken stay taken."""
         self._token_ns = SECOND_NS // rate
         self._bucket_ns = int(burst_s * SECOND_NS)
 
@@ -50,7 +50,7 @@ class TokenBuckets:
         return self._full_at_ns.get(key, 0) > now_ns
 
     def take(self, key: str, now_ns: int, for_ns: int | None = None) -> None:
-        """Take a token that is there; for_ns: or what takes this time to fill again, from a bucket that may owe it."""
+        """Take one token. for_ns: take as much as fills again in this time, even more than the bucket has."""
         buckets = self._full_at_ns
         buckets[key] = max(buckets.get(key, 0), now_ns) + (self._token_ns if for_ns is None else for_ns)
         buckets.move_to_end(key)

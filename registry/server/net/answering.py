@@ -1,4 +1,4 @@
-"""Answers one request of a connection: a read at once, a write later, and others with the reason why not."""
+"""Answers one request of a connection: a read at once, a write later, and a refusal with its reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class TablesAwaited(Exception):
-    """A request needs the tables, which are being read; early: what to wait at."""
+    """A request needs the tables, which are still being read; early: the object at which it waits."""
 
     def __init__(self, early: EarlyLookups) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Answering:
 
     Args:
         known: learns the lookups that are answered here.
-        in_flight: more writes of all connections are refused.
-        decode: of one frame, or of its head alone.
+        in_flight: the most writes of all connections together; more are refused.
+        decode: decodes one frame, or only its head.
         not_sent_away: called with a connection that asks while draining, and is too old for code 1500 (GO_AWAY).
     """
 
@@ -59,16 +59,16 @@ class Answering:
         self.reads = reads(context.behaviour)
         self.writes = writes(context.behaviour)
         self.early: EarlyLookups | None = None
-        """While the tables are read for the first time, and that takes long."""
+        """Set while the tables are read for the first time, if that takes long."""
 
     def answer(self, asker: OpenConnection, command: Command, frame: bytes) -> bytes | None:
-        """The answer, also if the client wants none; None: there is none yet, or never.
+        """The answer, even if the client wants none; None: the answer comes later, or never.
 
         Args:
             frame: what the command was decoded from.
 
         Raises:
-            TablesAwaited: nothing was done yet.
+            TablesAwaited: the tables are missing; nothing was done.
         """
         context, code, opaque = self._context, command.code, command.opaque
         if opaque is None:
@@ -115,9 +115,9 @@ class Answering:
         return answer
 
     def of_head(self, asker: OpenConnection, head: bytes, announced_bytes: int) -> bytes | None:
-        """The answer to a request of which only the header is there, if that is enough to refuse it; None: it is not.
+        """The refusal of a request of which only the header has come; None: the header is no reason to refuse it.
 
-        An empty one: nobody waits for it.
+        Empty bytes: it is refused, and the client wants no answer.
 
         Args:
             head: mark word and header of the frame. announced_bytes: its size with its length word.
@@ -146,7 +146,7 @@ class Answering:
         return None if refusal is None else self._refused_write(asker, command, opaque, refusal)
 
     def _refusal(self, asker: OpenConnection, command: Command, opaque: int) -> bytes | None:
-        """The answer to a request that is not looked at: while draining, without tables, or if rules forbid a read."""
+        """The answer that needs no handler: while draining, without tables, or if rules forbid a read."""
         context, authorization = self._context, self._context.authorization
         if context.draining:
             if command.version >= _KNOWS_GO_AWAY:
@@ -165,7 +165,7 @@ class Answering:
     def _answer_early(
         self, early: EarlyLookups, asker: OpenConnection, command: Command, opaque: int, frame_bytes: int
     ) -> None:  # fmt: skip
-        """Have a lookup answered without the tables, unless rules are enforced: they go by what is in the tables."""
+        """Answer a lookup before the tables are read, unless rules are enforced: rules need the tables."""
         context = self._context
         enforces = context.authorization is not None and context.authorization.enforces
         if (
@@ -176,7 +176,7 @@ class Answering:
         asker.queue(early.lookup, command, opaque, frame_bytes)
 
     def _refused_write(self, asker: OpenConnection, command: Command, opaque: int, refusal: Refusal) -> bytes:
-        """The answer to a write that the rules refuse: it takes no place, no turn, and of limits only its address's."""
+        """The answer to a write that the rules refuse: it is not queued, and counts only for its address's limit."""
         context = self._context
         if command.code == RequestCode.REGISTER_BROKER:
             context.counters.registrations_refused += 1
@@ -187,7 +187,7 @@ class Answering:
         return context.replies.no_permission(opaque, refusal.text)
 
     def _begin(self, asker: OpenConnection, command: Command, opaque: int, frame_bytes: int) -> bytes | None:
-        """Queue a write or hold a route watch; the answer, if that cannot be."""
+        """Queue a write or hold a route watch; returns an answer if that is refused."""
         context, authorization = self._context, self._context.authorization
         write = self.writes.get(command.code)
         if write is not None:

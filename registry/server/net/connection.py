@@ -52,7 +52,7 @@ class ServerConnection(OpenConnection):
         self._watched_bytes = self._progress_bytes = 0
         self.closing = self._reading_paused = False
         self._large = self._waits = self._sends_large = self._is_waiting = False
-        self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
+        self._skip_bytes = 0  # left to skip of a too long frame: an earlier close could lose the answer
 
     # asyncio.Protocol
 
@@ -84,7 +84,7 @@ class ServerConnection(OpenConnection):
         reader, connections = self._reader, self._connections
         out: list[bytes] = []
         if not reader.pending and not self._backlog:
-            if is_frame(data):  # one, and whole, as most come
+            if is_frame(data):  # one whole frame: the usual case
                 self._answer([data[4:]], out)
                 return
             data = data[self.known.answer_several(data, out, _WRITE_BYTES, self.asked.note) :]
@@ -116,10 +116,10 @@ class ServerConnection(OpenConnection):
         if self.paused_at_s is None:
             self.paused_at_s = self._connections.clock_s
         self._pause_reading()
-        asyncio.get_running_loop().call_soon(self.measure)  # not here, amid a write: it may hang up
+        asyncio.get_running_loop().call_soon(self.measure)  # not inside a write: it may close the connection
 
     def resume_writing(self) -> None:
-        """The client reads again: answer what has come meanwhile, and read on."""
+        """The client reads again: answer the waiting requests, and resume reading."""
         self.paused_at_s = None
         self.active_at_s = self._connections.clock_s
         self._transport.set_write_buffer_limits(high=self._connections.limits.write_buffer_bytes)
@@ -127,7 +127,7 @@ class ServerConnection(OpenConnection):
             self.go_on()
 
     def go_on(self) -> None:
-        """Answer what has come meanwhile, and read on."""
+        """Answer the waiting requests, and resume reading."""
         self._is_waiting = False
         frames, self._backlog = self._backlog, []
         if frames and not self.closing:
@@ -154,7 +154,7 @@ class ServerConnection(OpenConnection):
             self._context.channels.closed(self)
 
     def measure(self) -> None:
-        """Look how much of its answers the client has not read."""
+        """Measure the bytes of answers that the client has not read."""
         unread_bytes = self._transport.get_write_buffer_size() if not self.lost else 0
         if self._backlog:
             unread_bytes += sum(map(len, self._backlog))
@@ -163,7 +163,7 @@ class ServerConnection(OpenConnection):
             self._hold()
 
     def stalled_bytes(self, before_s: float) -> int:
-        """What is held of a frame that began before this time, and of answers if the client did nothing since then."""
+        """Bytes held of a frame that began before this time; with unread answers if the client is silent since then."""
         unfinished = self._reader.pending_bytes if (self.frame_since_s or math.inf) < before_s else 0
         return unfinished + (self.unread_bytes if self.active_at_s < before_s else 0)
 
@@ -174,7 +174,7 @@ class ServerConnection(OpenConnection):
     # closing
 
     def close(self, closed_as: Closed, reason: str) -> None:
-        """Hang up after what is written has gone out; the reason is logged."""
+        """Close the connection after all written bytes are sent; the reason is logged."""
         if not self.closing:
             self._closes(closed_as, "closing", reason, logging.INFO)
             self._transport.close()
@@ -186,7 +186,7 @@ class ServerConnection(OpenConnection):
             self._transport.abort()
 
     def drop(self, reason: str) -> None:
-        """Hang up now, and let go of all that this connection holds, also of requests that are being worked on."""
+        """Close the connection at once, and free all that it holds, also the requests that are executed."""
         self.abort(Closed.MEMORY, reason)
         self._reader = FrameReader()
         self._backlog.clear()
@@ -196,7 +196,7 @@ class ServerConnection(OpenConnection):
         self._hold()
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
-        """Hang up because of bytes that are no frame, and count that."""
+        """Close the connection because of bytes that are no frame, and count that."""
         if self.closing:
             return
         self._context.counters.bad_frames += 1
@@ -216,7 +216,7 @@ class ServerConnection(OpenConnection):
         self._context.rates.tell(f"connections closed, {closed_as}", self.host, told, level)
 
     def _skip(self, count: int) -> None:
-        """Pass over bytes of a frame that is too long, and hang up after the last one."""
+        """Skip the bytes of a frame that is too long, and close the connection after the last one."""
         if self._skip_bytes:
             self._skip_bytes = max(0, self._skip_bytes - count)
             if not self._skip_bytes:
@@ -225,7 +225,7 @@ class ServerConnection(OpenConnection):
     # requests
 
     def _answer(self, frames: list[bytes], out: list[bytes]) -> None:
-        """Answer these frames, after ``out``, the answers that are made already."""
+        """Answer these frames, and send the answers after those in ``out``."""
         out_bytes = sum(map(len, out)) if out else 0
         connections = self._connections
         slice_ = connections.loop_time.begin(self.host)
@@ -277,7 +277,7 @@ class ServerConnection(OpenConnection):
         self._hold()
 
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
-        """Answer a route watch that was held, unless the connection is gone; None tells the client to go away."""
+        """Answer a route watch that was held, unless the connection is gone; None: with GO_AWAY (1500)."""
         if self.closing:
             return
         replies = self._context.replies
@@ -296,7 +296,7 @@ class ServerConnection(OpenConnection):
     # writes: in the order in which they came, one at a time
 
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
-        """Have a write done after those before it, and answered."""
+        """Execute and answer a write after all earlier writes of this connection."""
         if self.closing:
             return
         self._writes.add(self, write, command, opaque, request_bytes(command, frame_bytes))
@@ -306,7 +306,7 @@ class ServerConnection(OpenConnection):
             self._pause_reading()
 
     def write_done(self, command: Command, answer: bytes) -> None:
-        """A write has its answer: send it, and read on when few are left."""
+        """Send the answer of a write; if reading was paused, resume it when few writes are left."""
         if not command.flag & FLAG_ONEWAY:
             self._send([answer])
         self._hold()
@@ -318,7 +318,7 @@ class ServerConnection(OpenConnection):
             self._resume_reading()
 
     def writes_done(self) -> None:
-        """None is left, or the connection was dropped while one was worked on."""
+        """Called when no write is left, or when the connection was dropped while one was executed."""
         self._hold()
         if self.lost:
             self._context.channels.closed(self)
@@ -331,7 +331,7 @@ class ServerConnection(OpenConnection):
         self._connections.held.holds(self, size)
 
     def _look_at_head(self) -> None:
-        """Refuse a large request by its header, if that is enough; the rest of it is passed over."""
+        """Refuse a large request by its header, if the header is enough; the rest of the frame is skipped."""
         head = self._reader.head() if not self._backlog and not self.closing else None
         try:
             answer = self._connections.answering.of_head(self, head, self._reader.announced_bytes) if head else None
@@ -344,7 +344,7 @@ class ServerConnection(OpenConnection):
             self._send([answer] if answer else [])
 
     def _look_at_large_frame(self) -> None:
-        """Ask for a turn when a large frame has begun; give it back when none is being received or worked on."""
+        """Ask for a turn when a large frame has begun; give it back when no large frame is received or executed."""
         begun = self._reader.announced_bytes >= LARGE_FRAME_BYTES
         if begun and not self._large and not self.closing:
             self._large = True
@@ -362,7 +362,7 @@ class ServerConnection(OpenConnection):
 
     @property
     def reads_much(self) -> bool:
-        """Whether it has a turn to send a large frame."""
+        """Whether its large frame may be read now."""
         return self._large and not self._waits
 
     def _turn_has_come(self) -> None:

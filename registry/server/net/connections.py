@@ -22,8 +22,8 @@ from .large_frames import LargeFrames
 from .open_connection import OpenConnection
 
 _TICK_S: Final = 0.5
-# Clients give a connection up when an answer takes 3 s or more. A process that stood still for about as long may find
-# such connections in its first moments.
+# Clients close a connection when an answer takes 3 s or more. A process that was paused for about that time may first
+# read requests of connections that are closed already.
 _STILL_S: Final = 2.0
 _AT_A_TIME: Final = 1000
 
@@ -32,7 +32,7 @@ class ConnectionLimits(NamedTuple):
     """What one worker grants its clients."""
 
     idle_s: float = 120.0  # a connection that sends nothing for this long is closed
-    slow_client_s: float = 30.0  # so is one that does not read its answers for this long
+    slow_client_s: float = 30.0  # a connection that does not read its answers for this long is closed
     connections: int = 20_000  # more of them are turned away
     in_flight: int = 10_000  # more writes of all connections are answered with SYSTEM_BUSY
     held_bytes: int = 256 << 20  # unfinished frames, waiting writes and unread answers of all connections together
@@ -59,8 +59,8 @@ class Connections:
         self.all: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[OpenConnection] = set()
-        """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
-        # without the time in which the loop stood still: on a starved machine nobody is hung up on for that
+        """Connections of clients that asked during a drain and are too old for code 1500 (GO_AWAY)."""
+        # without the time in which the loop was blocked: on a slow machine no connection is closed for that
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         self._stood_still_until_s = -math.inf
         context.on_policy = self.policy_changed
@@ -77,7 +77,7 @@ class Connections:
         )
 
     def add(self, connection: OpenConnection) -> None:
-        """Take a new connection in, or hang up when there are too many."""
+        """Add a new connection, or close it if there are too many."""
         if len(self.all) >= self.limits.connections:
             self.context.rates.no_place()
             connection.abort(Closed.TOO_MANY, f"more than {self.limits.connections} connections")
@@ -85,7 +85,7 @@ class Connections:
             self.all.add(connection)
 
     def count(self, connection: OpenConnection) -> None:
-        """Count a connection that was taken in as one of its host's, or hang up when that has too many."""
+        """Count an added connection for its host, or close it if the host has too many."""
         if connection in self.all:
             self._counted.add(connection)
             why_not = self.context.rates.opened(connection.host)
@@ -111,7 +111,7 @@ class Connections:
 
     @property
     def _reads_late(self) -> bool:
-        """Whether what is read now may have come some time ago, because this process stood still."""
+        """Whether bytes that are read now may be old, because this process was paused."""
         now_s = time.monotonic()
         return now_s - self._looked_at_s > _STILL_S or now_s - self._stood_still_until_s < _STILL_S
 
@@ -134,7 +134,7 @@ class Connections:
             samples, asked = AT_A_TIME, 0
             for number, connection in enumerate(list(self.all)):
                 if number % _AT_A_TIME == _AT_A_TIME - 1:
-                    await asyncio.sleep(0)  # lookups do not wait for 20,000 connections to be looked at
+                    await asyncio.sleep(0)  # lookups need not wait for a walk over 20,000 connections
                 asked += len(connection.asked.routes)
                 if connection.unread_bytes or connection.active_at_s > quiet_before:
                     connection.measure()
@@ -160,7 +160,7 @@ class Connections:
 
     @property
     def known_at_first(self) -> LookupCache | NoLookups:
-        """What a connection knows of lookups until it is known whose it is."""
+        """The lookup cache of a connection whose user is not known yet."""
         return self.known if self.context.authorization is None else self._unknown
 
     def policy_changed(self) -> None:
@@ -182,5 +182,5 @@ class Connections:
 
     @property
     def busy(self) -> bool:
-        """Whether any request is still being worked on."""
+        """Whether any request is still executed."""
         return self.context.in_flight > 0

@@ -1,8 +1,8 @@
-"""Bounds the bytes that clients make one worker hold, and decides whose connection goes when it is too much.
+"""Bounds the bytes that clients make one worker hold, and decides which connection to drop when it is too much.
 
 They are unfinished frames, requests that wait for Redis, and answers that nobody reads. A peer that fills the memory
-must not keep others out: the largest holder goes, not the newcomer. One address has a share: what is beyond it goes as
-soon as it makes no progress.
+must not keep others out: the connection that holds most is dropped, not the new one. An address has a share: if it
+holds more, those of its connections that make no progress are dropped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ...protocol.command import Command
 from .open_connection import OpenConnection
 
 SHARE: Final = 8
-"""One address may always have the memory divided by this."""
+"""The share of one address is the memory divided by this."""
 STALLED_S: Final = 3.0
 """A frame that is neither whole nor much longer after this time, and answers that stayed unread for it, make no
 progress; it matters for an address that holds more than its share."""
 _ROOM: Final = 16
-"""The memory divided by this is freed at a time: to look at all holders for each frame would cost too much."""
+"""Each time, the memory divided by this is freed: a search through all holders for each frame would cost too much."""
 # A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
 _CHARACTER_BYTES: Final = 4
 _FIELD_BYTES: Final = 160
@@ -82,10 +82,10 @@ class HeldMemory:
         return not account or self._by_account.get(account, 0) + more <= self.share_bytes
 
     def tick(self, now_s: float, crowded: Container[str] = ()) -> None:
-        """Drop who makes no progress, of addresses beyond their share: the largest first, then the oldest.
+        """Drop connections without progress of addresses beyond their share: the largest first, then the oldest.
 
-        To be called every now and then. Crowded are addresses of which somebody waits for a part of the share: there
-        all go that make no progress.
+        Call it regularly. crowded: addresses with a sender that waits for room in their share; all their connections
+        without progress are dropped.
         """
         if self.bytes <= self.share_bytes and not crowded:
             return
@@ -112,7 +112,7 @@ class HeldMemory:
         def rank(one: tuple[OpenConnection, int]) -> tuple[bool, int]:
             return by_account[self._accounts[one[0]]] <= share_bytes, -one[1]
 
-        # of those of one size, the one that has held it longest: the order of the dict stays
+        # among equal sizes the one that has held it longest: the sort keeps the order of the dict
         for holder, size in sorted(self._held.items(), key=rank):
             holder.drop(
                 f"all clients together hold more than {self._limit} bytes of unfinished frames, waiting requests and "

@@ -4,8 +4,8 @@ When a whole fleet registers at once, everything that is read waits in memory fo
 never used before costs more than the work on it (a page takes some microseconds in a virtual machine), and it displaces
 the tables from the caches. When the frames wait in the sockets instead, the whole fleet takes a sixth less time.
 
-Large frames of one address must also have room in its share of the memory, or a peer that sends the beginnings of some
-would fill it: what has no room stays in the sockets, too.
+Large frames of one address must also have room in its share of the memory, or a peer that sends only the beginnings of
+frames would fill it. Frames without room wait in the sockets, too.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class _Crowd:
 class LargeFrames:
     """The senders that have a turn, and those that wait for one, in the order in which they came.
 
-    A turn lasts until the frame is answered, but ``patience_s`` at most. When one took longer, no sender waits for
-    longer than that either, as far as there is memory for its frame: one that is slow or stuck delays the others by no
-    more. Only those of its own address wait longer, for their share: it counts a frame from its beginning until it is
+    A turn lasts until the frame is answered, but ``patience_s`` at most. After a longer one, other senders wait at most
+    ``patience_s``, too, if there is memory for their frames: a slow or stuck sender delays others by no more. Only
+    senders of its own address wait longer, for their share: it counts a frame from its beginning until it is
     answered or the sender is gone.
 
     Args:
         now: a clock in seconds; may be coarse.
         at_once: senders that have a turn, however large their frames are.
-        turn_bytes: more have one while their frames are no more than this together.
-        share_bytes: the large frames of one address have no more together, but for a single one.
-        room_bytes: how much memory is there for those that have waited for too long.
+        turn_bytes: more senders have a turn if all their frames together are no larger than this.
+        share_bytes: the most bytes of one address's large frames together; a single frame may be larger.
+        room_bytes: the memory that is left for senders that have waited for too long.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class LargeFrames:
             self._give_room_back(sender, entered)
 
     def tick(self) -> None:
-        """End the turns that last too long. To be called every now and then."""
+        """End the turns that last too long. Call it regularly."""
         late = self._now() - self._patience_s
         for sender in [sender for sender, (since, _) in self._turns.items() if since <= late]:
             self._end_turn(sender)

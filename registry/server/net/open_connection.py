@@ -1,4 +1,4 @@
-"""What the rest of this room knows of a connection; :mod:`mqregistry.server.net.connection` is one."""
+"""The interface of a connection to its helpers; :mod:`mqregistry.server.net.connection` implements it."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class OpenConnection(Peer, asyncio.Protocol):
         super().__init__(context.channels.new_channel())
         self.known = known  # answers the lookups that it knows by their bytes
         self.asked = RoutesAsked()  # the routes that it looked up
-        self.active_at_s = now_s  # of its last bytes
+        self.active_at_s = now_s  # when its last bytes came
         self.paused_at_s: float | None = None  # since when it does not read
         self.frame_since_s: float | None = None  # when its unfinished frame began, or last made progress
-        self.unread_bytes = 0  # of answers, when it was last measured
+        self.unread_bytes = 0  # bytes of answers that the client had not read at the last measure()
         self.lost = False
 
     @property
     @abstractmethod
     def reads_much(self) -> bool:
-        """Whether it has a turn to send a large frame."""
+        """Whether its large frame may be read now; few connections may send one at a time."""
 
     @abstractmethod
     def measure(self) -> None:
-        """Look how much of its answers the client has not read."""
+        """Measure the bytes of answers that the client has not read."""
 
     @abstractmethod
     def stalled_bytes(self, before_s: float) -> int:
-        """What is held of a frame that began before this time, and of answers if the client did nothing since then."""
+        """Bytes held of a frame that began before this time; with unread answers if the client is silent since then."""
 
     @abstractmethod
     def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
@@ -50,28 +50,28 @@ class OpenConnection(Peer, asyncio.Protocol):
 
     @abstractmethod
     def drop(self, reason: str) -> None:
-        """Hang up now, and let go of all that this connection holds, also of requests that are being worked on."""
+        """Close the connection at once, and free all that it holds, also the requests that are executed."""
 
     @abstractmethod
     def hold_watch(self, size: int) -> None:
         """Account for the bytes that a held route watch takes; 0: none is held.
 
         Raises:
-            RemoteProtocolError: its address holds more than its share with it.
+            RemoteProtocolError: with it, the client's address would hold more memory than its share.
         """
 
     @abstractmethod
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
-        """Answer a route watch that was held, unless the connection is gone; None tells the client to go away."""
+        """Answer a route watch that was held, unless the connection is gone; None: with GO_AWAY (1500)."""
 
     @abstractmethod
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
-        """Have a write done after those before it, and answered."""
+        """Execute and answer a write after all earlier writes of this connection."""
 
     @abstractmethod
     def write_done(self, command: Command, answer: bytes) -> None:
-        """A write has its answer: send it, and read on when few are left."""
+        """Send the answer of a write; if reading was paused, resume it when few writes are left."""
 
     @abstractmethod
     def writes_done(self) -> None:
-        """None is left, or the connection was dropped while one was worked on."""
+        """Called when no write is left, or when the connection was dropped while one was executed."""

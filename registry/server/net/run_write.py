@@ -48,7 +48,7 @@ class WriteQueue:
         return len(self._waiting)
 
     def add(self, connection: OpenConnection, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
-        """Have a write done after those before it."""
+        """Execute a write after all earlier writes of this connection."""
         self._context.in_flight += 1
         now_s = perf_counter()
         self._waiting.append((write, command, opaque, held_bytes, now_s, connection.sent_at_s(now_s)))

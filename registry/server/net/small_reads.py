@@ -1,4 +1,4 @@
-"""Reads connections in small pieces, but for large frames that have their turn.
+"""Reads connections in small pieces, except for large frames whose turn has come.
 
 An event loop reads what a socket has, up to 256 KiB at a time. When thousands of brokers send a registration in the
 same moment, more would be in memory than a worker may hold before it has looked at the first of them. A small piece
@@ -15,7 +15,7 @@ from .open_connection import OpenConnection
 
 SMALL_READ_BYTES: Final = 8 << 10
 _LARGE_READ_BYTES: Final = 256 << 10
-# Of the whole process: what is read into it is passed on before anything else is read.
+# One buffer for the whole process: its bytes are passed on before anything else is read.
 _LARGE = memoryview(bytearray(_LARGE_READ_BYTES))
 _SMALL = _LARGE[:SMALL_READ_BYTES]
 
@@ -74,7 +74,7 @@ class LargeFrameSender(SmallReads):
 
 
 def switch_protocol(transport: Any, protocol: asyncio.BaseProtocol) -> None:
-    """Have this protocol told what the transport reads from now on; it is being read."""
-    transport.pause_reading()  # how it reads depends on the protocol, and is asked when reading begins
+    """Make the transport give this protocol what it reads from now on; the transport must be reading."""
+    transport.pause_reading()  # when reading begins, the transport looks at the type of its protocol
     transport.set_protocol(protocol)
     transport.resume_reading()

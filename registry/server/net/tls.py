@@ -71,7 +71,7 @@ def stamp(path: str) -> Stamp:
 class Tls:
     """Decides whether and how new connections of this worker use TLS.
 
-    What contradicts itself in the settings, or is wrong with a file of theirs, is a StartError that says what to do.
+    Settings that contradict each other, and unusable files, raise a StartError that says what to do.
     """
 
     def __init__(self, settings: Settings, *, look_at: Callable[[str], Stamp] = stamp) -> None:
@@ -85,7 +85,7 @@ class Tls:
         self._reload_for = ""
         self._complaint = ""
         self.ends: Mapping[str, float] = {}
-        """When what is in use ends, in seconds since 1970: certificate (ours, with its chain), trusted, revoked."""
+        """When the files in use expire, in seconds since 1970: certificate (ours, with its chain), trusted, revoked."""
         self.revoked: frozenset[CertificateId] = frozenset()
         """Certificates that tlsServerCrlPath revokes."""
         if self.mode != "disabled":
@@ -258,7 +258,7 @@ def read_revoked(path: str) -> frozenset[CertificateId]:
 
 
 def _ends(files: TlsFiles) -> dict[str, float]:
-    """When the first of each kind of file ends; without those that cannot be told."""
+    """When the first file of each kind expires; without files whose expiry cannot be read."""
     found: dict[str, float] = {}
     kinds = (
         ("certificate", files.cert_path, end_of_certificates),

@@ -108,7 +108,7 @@ class TlsTransport(SmallReads):
         self._opened(self._connection)
         self._connection.connection_lost(error)
 
-    # towards the connection: as much of asyncio.Transport as it uses, what is not here is the socket's
+    # towards the connection: the methods of asyncio.Transport that it uses; other calls go to the socket's transport
 
     def write(self, data: bytes) -> None:
         """Encrypt the bytes and send them."""

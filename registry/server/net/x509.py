@@ -1,8 +1,8 @@
-"""Reads of certificates and lists of revoked ones (CRL) what Python's ssl module does not tell.
+"""Reads from certificates and revocation lists (CRL) what Python's ssl module does not give.
 
-Whose a client's certificate is; which open connections have one that was revoked meanwhile (OpenSSL checks new ones,
-and cannot be asked of one that is open); when files end. OpenSSL has checked signatures before (X.509, RFC 5280). What
-cannot be read is a ValueError.
+It finds the owner of a client's certificate, the open connections whose certificate was revoked meanwhile (OpenSSL
+checks only new connections), and when files expire. OpenSSL has checked signatures before (X.509, RFC 5280). Unreadable
+parts raise ValueError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CertificateId(NamedTuple):
 
 
 def read_certificate(shown: Mapping[str, Any], der: bytes) -> Certificate:
-    """The names by which a client certificate's owner may be known, and by what its CA may revoke it.
+    """The names of a client certificate's owner, and the issuer and number by which its CA may revoke it.
 
     Args:
         shown, der: both forms in which :meth:`ssl.SSLObject.getpeercert` gives it, verified.
@@ -71,7 +71,7 @@ def revoked_in(text: bytes) -> frozenset[CertificateId]:
 
 
 def end_of_certificates(text: bytes) -> float | None:
-    """When the first of the certificates in a PEM file ends, in seconds since 1970; None: there is none."""
+    """When the first certificate in a PEM file expires, in seconds since 1970; None: the file has none."""
     ends = []
     for match in _CERTIFICATE_PEM.finditer(text):
         # number, algorithm, issuer, then from when to when
@@ -91,7 +91,7 @@ def end_of_lists(text: bytes) -> float | None:
 
 
 def _fields(base64: bytes) -> list[tuple[int, bytes]]:
-    """What is signed of a certificate or list."""
+    """The signed part of a certificate or list."""
     try:
         (_, outer), *_ = _items(binascii.a2b_base64(base64))
     except binascii.Error as error:

@@ -32,7 +32,7 @@ WHAT_STRANGERS_MAY: Final = (
 
 
 class Authentication:
-    """The rules of one worker; warns: whether this one says in the log what strangers may do."""
+    """The rules of one worker; warns: whether this worker logs what unknown senders may do."""
 
     def __init__(self, store: Store, context: RequestContext, front_end: str, *, warns: bool) -> None:
         policies = PolicyStore(store)
@@ -47,11 +47,11 @@ class Authentication:
         await self._follower.start()
 
     def tasks(self) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
-        """What runs as long as the worker does, with names."""
+        """The tasks that run as long as the worker, with their names."""
         return ("rules", self._follower.run()), ("refusals", self._tally.run())
 
     async def close(self) -> None:
-        """Tell what has not been told."""
+        """Report everything that was not reported yet."""
         await self._tally.close()
 
     def applied(self, applied: Applied) -> None:
@@ -60,7 +60,7 @@ class Authentication:
             self._follower.heard(applied.change.revision)
 
     def renewed(self, renewal: Renewal) -> None:
-        """The worker's lease was renewed: that tells the revision of the rules, too."""
+        """The worker's lease was renewed: the reply has the revision of the rules."""
         self._follower.heard(renewal.auth_revision)
 
     def gauges(self) -> dict[str, float]:
@@ -75,11 +75,11 @@ class Authentication:
         return self._tally.report()
 
     def _is_known(self, kind: RefusedKind) -> bool:
-        """Whether a refusal has only names of users and rows that there are."""
+        """Whether all names of users and rows in a refusal exist."""
         policy, tables = self._follower.policy, self._context.view.tables
         if policy is None or (kind.user not in policy.users and kind.user != ANONYMOUS):
             return False
-        if kind.user != ANONYMOUS:  # he was proved, or his name is one of those that there are
+        if kind.user != ANONYMOUS:  # the user was proved, or a user of that name exists
             return True
         there: dict[Kind, Container[str]] = {
             Kind.BROKER: tables.brokers, Kind.CLUSTER: tables.clusters, Kind.TOPIC: tables.topics, Kind.KV: tables.kv,

@@ -65,7 +65,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def handle_one_request(self) -> None:
-        """One request; a client that takes this for the name server's port does not wait for the answer to a frame."""
+        """One request; a RocketMQ client that uses this port by mistake gets an error at once, instead of waiting."""
         try:
             is_frame = cast(BufferedReader, self.rfile).peek(1)[:1] == b"\0"
         except OSError:
@@ -141,7 +141,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
         self.server_name, self.server_port = "mqregistry", self.server_address[1]
 
     def verify_request(self, request: Any, client_address: object) -> bool:
-        """Bound the number of threads: the oldest client, which most likely hangs, is closed for a new one."""
+        """Bound the number of threads: a new client replaces the oldest one, which most likely hangs."""
         if not self._free.acquire(blocking=False):
             self._close_the_oldest()
             if not self._free.acquire(timeout=_PLACE_S):

@@ -1,7 +1,7 @@
-"""Logs what the Java NameServer does of its tables: the KV configuration now and then, and what a removal takes.
+"""Logs the same as the Java NameServer about its tables: the KV configuration at times, and what a removal deletes.
 
-Anybody who reaches the port may have put a value there: so the log gets the beginning of each, of some of the keys. A
-broker may have tens of thousands of topics: the first ones get a line, the others one together.
+Anybody who reaches the port may have written a value: so the log has only the beginning of values, and only of some
+keys. A broker may have tens of thousands of topics: the first ones get a line each, all others share one.
 """
 
 from __future__ import annotations

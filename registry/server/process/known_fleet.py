@@ -1,4 +1,4 @@
-"""What Redis knew last of all front ends, as lists for those who poll the HTTP port.
+"""All front ends as Redis last knew them, as lists for programs that poll the HTTP port.
 
 ``/rocketmq/nsaddr`` is the address server of RocketMQ's clients and brokers (TopAddressing), ``/http_sd`` the HTTP
 service discovery of Prometheus.
@@ -25,7 +25,7 @@ READ_EVERY_S: Final = 2.0
 # Redis came back with less than before, perhaps with nothing: for this time, in which every front end renews its lease,
 # those that were known stay in the lists.
 _SETTLE_MS: Final = 10_000
-# A sweeper that is replaced, or starts after the front ends, is away for no longer.
+# A sweeper that is replaced, or starts after the front ends, is missing for at most this time.
 _UNSWEPT_MS: Final = 15_000
 _UNSWEPT: Final = (
     "no sweeper runs: brokers that fall silent stay in every route; start 'mqregistry sweep', or a front end without "
@@ -38,7 +38,7 @@ class KnownFleet:
 
     Args:
         front_end: the id of the front end whose process this is. drains: whether that one drains.
-        shows: gets what /metrics shows of all this.
+        shows: gets the values for /metrics.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class KnownFleet:
         self._is_unswept = False
 
     async def follow(self, store: Store) -> None:
-        """Read the list every two seconds. While Redis is away the last one stands. Runs until cancelled."""
+        """Read the list every two seconds. While Redis is away, the last list stays. Runs until cancelled."""
         while not cancelled():
             try:
                 self.learn(await read_fleet(store))
@@ -78,7 +78,7 @@ class KnownFleet:
         self._learn_swept(fleet.now_ms, is_swept=sweepers > 0)
 
     def _learn_swept(self, now_ms: int, *, is_swept: bool) -> None:
-        """Log when there is no sweeper (any more), and when there is one again."""
+        """Log when no sweeper runs (any more), and when one runs again."""
         if is_swept:
             if self._is_unswept:
                 logger.warning("a sweeper runs")
@@ -105,7 +105,7 @@ class KnownFleet:
         return ";".join(sorted(ready)).encode()
 
     def targets(self) -> bytes:
-        """Every HTTP port, as JSON for Prometheus. Those that are gone for less than an hour are among them: an alert
+        """Every HTTP port, as JSON for Prometheus, also of processes that ended less than an hour ago: an alert
         needs to see that they cannot be reached.
         """
         return self._targets

@@ -21,9 +21,9 @@ from .figures.metrics_table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Ser
 from .figures.pipeline_status import PipelineStatus
 from .figures.sweeper_status import SweeperStatus, Sweeps
 
-# A worker tells its status every second; one that is silent this long may be paused or hang.
+# A worker sends its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0
-# A sweeper removes a broker within milliseconds of its deadline: when one is overdue for this time, none runs.
+# A sweeper removes a broker within milliseconds of its deadline: if a broker is overdue for this time, no sweeper runs.
 UNSWEPT_S: Final = 30.0
 
 
@@ -75,9 +75,9 @@ class FrontEndWorkers:
         self._shown: dict[str, list[Series]] = {}
         self._started_s = time.time()
         self.sweeps = Sweeps()
-        """Of a sweeper of this process."""
+        """What the sweeper of this process did."""
         self.times: CallTimes | None = None
-        """Of this process's own calls of Redis, which a sweeper beside the workers makes."""
+        """Times of the Redis calls of this process: those of the sweeper beside the workers."""
 
     def told(self, index: int, status: Status) -> None:
         """Worker ``index`` sent its status."""
@@ -92,7 +92,7 @@ class FrontEndWorkers:
                 self._ended.add(told.status.counters, told.status.durations)
 
     def survey(self, survey: Survey | None) -> None:
-        """Set the state of the streams and their readers; None: not known, and nothing is shown of them."""
+        """Set the state of the streams and their readers; None: unknown, and not shown."""
         with self._lock:
             self._survey = survey
 
@@ -123,12 +123,12 @@ class FrontEndWorkers:
 
     @property
     def overdue_s(self) -> float:
-        """For how long a broker has been overdue, as the workers learn it from Redis; 0: none is."""
+        """How long the most overdue broker is overdue, as workers learn it from Redis; 0: no broker is overdue."""
         with self._lock:
             return _of_all([told.status for told in self._told.values()], "broker_overdue_seconds")
 
     def warnings(self) -> list[str]:
-        """What /readyz says beside the reasons: faults that other front ends share, so that none is worse than this."""
+        """The warnings of /readyz: faults that all front ends share, so that no other one would serve better."""
         overdue_s, warnings = self.overdue_s, []
         if overdue_s > UNSWEPT_S:
             warnings.append(
@@ -180,7 +180,7 @@ class FrontEndWorkers:
 
 
 def _of_all(heard: Sequence[Status], name: str) -> float:
-    """What is shown of a gauge of which each worker tells its own."""
+    """The value that /metrics shows of a gauge that each worker has."""
     return OF_WORKERS[name]([status.gauges.get(name, 0.0) for status in heard]) if heard else 0.0
 
 

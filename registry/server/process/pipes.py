@@ -1,4 +1,4 @@
-"""The pipes in which a worker tells its supervisor of itself and of what it logs, line by line."""
+"""The pipes through which a worker sends its status and its log to the supervisor, line by line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Pipe(NamedTuple):
 class LineWriter:
     """Writes lines to a pipe without waiting; its reader gets whole lines only, however late it reads.
 
-    A full pipe takes a part of a line. What is left of it goes first next time, and lines for which there is no room
-    are left out. A pipe that nobody reads any more takes none.
+    A full pipe accepts a part of a line. The rest of the line is written first next time, and lines without room are
+    left out. A pipe without a reader accepts nothing.
 
     Args:
         fd: the pipe's end, which does not block.

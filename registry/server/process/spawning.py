@@ -1,6 +1,6 @@
 """Makes a worker's process: forked before the supervisor serves, or a new interpreter.
 
-The first workers are forked by a process that has imported all they need (:func:`fork_workers`): they share its
+The first workers are forked by a process that has imported everything (:func:`fork_workers`): they share its
 memory, and nothing is imported twice. A fork is safe only while there is neither an event loop nor a thread, so later
 workers are new interpreters (:func:`spawn`).
 """
@@ -126,7 +126,7 @@ def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
     gc.disable()
     gc.freeze()  # existing objects live as long as this process, and visiting them would copy shared pages
     try:
-        with contextlib.suppress(OSError):  # no more processes now: starting the others will fail, and be logged
+        with contextlib.suppress(OSError):  # no more processes now: the start of the others fails later, and is logged
             for _ in range(count):
                 forked.append(_fork(worker.main))
         gc.enable()
@@ -179,7 +179,7 @@ def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | 
 def _drop_files(kept_fd: int) -> None:
     """Close files that a new interpreter would not inherit: a lock would be held as long as the worker lives."""
     root = logging.getLogger()
-    for handler in root.handlers[:]:  # before their files are closed below: those numbers are others' then
+    for handler in root.handlers[:]:  # before the loop below closes their files: the numbers may be reused
         root.removeHandler(handler)
         handler.close()
     for fd in map(int, os.listdir("/dev/fd")):  # not by number: the limit may be a thousand million
@@ -192,7 +192,7 @@ def _drop_files(kept_fd: int) -> None:
 
 
 def _told(main: Main, channel: socket.socket) -> int:
-    """Wait for the specification and run ``main`` with it; none comes when the start failed elsewhere."""
+    """Wait for the specification and run ``main`` with it; end if the parent sends none because its start failed."""
     with channel:
         _, fds, *_ = socket.recv_fds(channel, 1, 3)
         if not fds:

@@ -1,4 +1,4 @@
-"""Reads for ``/metrics`` what only Redis knows: its own figures, the streams and their readers, brokers' last beats."""
+"""Reads for ``/metrics`` what only Redis knows: figures of Redis, streams and their readers, brokers' last beats."""
 
 from __future__ import annotations
 

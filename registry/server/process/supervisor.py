@@ -59,7 +59,7 @@ def _stop_signals() -> list[signal.Signals]:
 WorkerProcess = ForkedWorker | asyncio.subprocess.Process
 
 Beside = Callable[[Store], Coroutine[Any, Any, None]]
-"""Something that runs as long as a front end does, with the front end's store."""
+"""A part that runs as long as the front end, and uses its store."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Supervisor:
         worker_command: starts a worker that is not forked.
         forked: the first worker of each index, see ``fork_workers``; later ones are started with worker_command.
         wait: whether to wait for a Redis that is away at the start; every request is answered with code 1 until then.
-        fresh: whether nothing was ever in this Redis, so that a namespace that is made now has lost nothing.
+        fresh: whether this Redis was empty before, so that a new namespace has lost nothing.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class Supervisor:
 
         Args:
             signals: SIGTERM, SIGINT and SIGHUP (the terminal is gone) stop it.
-            beside: begin once Redis has answered, and are cancelled at the end; one that ends earlier ends the front
-                end.
+            beside: parts that start once Redis has answered, and are cancelled at the end; one that ends earlier ends
+                the front end.
 
         Raises:
             StartError: Redis cannot be used, the port is taken, or no worker could start.
@@ -261,7 +261,7 @@ class Supervisor:
             pause_s = min(_RESTART_MOST_S, pause_s * 2)
 
     async def _run_worker(self, index: int) -> tuple[str, str]:
-        """Run one worker process to its end; returns how it ended, and the reason it gave."""
+        """Run one worker process to its end; returns how it ended, and its own reason."""
         async with open_pipe() as status, open_pipe() as log:
             try:
                 process = await self._make(index, status.fd, log.fd)

@@ -71,7 +71,7 @@ EXIT_COULD_NOT_START = 253
 # As the Java NameServer does: the KV configuration is logged, first after a minute.
 KV_PRINT_FIRST_S = 60.0
 KV_PRINT_EVERY_S = 600.0
-# How long clients that know it are sent away with 1500 before this worker stops accepting.
+# For this time, before this worker stops accepting, requests are answered with code 1500 (clients that know it).
 GO_AWAY_S = 1.0
 _STATUS_EVERY_S: Final = 1.0
 # How often a worker that has no tables yet tries Redis again.
@@ -93,7 +93,7 @@ class Spec(msgspec.Struct, frozen=True):
     status_fd: int
     # whether it waits for a Redis that is away at the start, and answers every request with code 1 until then
     wait: bool = False
-    # the supervisor's process id: when that ends without a drain, this process ends, too; 0: it goes on
+    # the supervisor's process id: if it ends without a drain, this process ends, too; 0: not watched
     parent: int = 0
     fresh: bool = False  # whether nothing was ever in this Redis
 
@@ -164,7 +164,7 @@ class Worker:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Have :meth:`run` drain and return."""
+        """Make :meth:`run` drain and return."""
         self._stop.set()
 
     async def run(self, *, owns_process: bool = True) -> None:
@@ -235,7 +235,7 @@ class Worker:
             # The tables are long-lived: the collector need not look at them again and again, nor once now.
             if owns_process:
                 gc.freeze()
-                gc.enable()  # it rested since this process was made
+                gc.enable()  # it was disabled since the start of this process
                 keep_looks_short()
             if not self._stop.is_set():
                 self._say({"event": "ready"})
@@ -262,8 +262,8 @@ class Worker:
             listening: called if that takes long, so that lookups are answered meanwhile.
 
         Raises:
-            StoreUnavailable: it is away, and this worker is not to wait.
-            StoreError: it is there and not fit (login, version, schema, eviction policy): waiting mends nothing.
+            StoreUnavailable: it is away, and this worker must not wait.
+            StoreError: it answers, but is not fit (login, version, schema, eviction policy): waiting does not help.
         """
         try:
             await self._store.connect()
@@ -297,14 +297,14 @@ class Worker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.shutdown_wait_time_seconds
         self._context.draining = self._settings.enable_shutdown_gracefully
-        # Brokers that go away now go because we send them: that says nothing about their life.
+        # Brokers that close their connection now do so because we ask them to: they are still alive.
         self._channels.stop_telling()
         logger.info("draining: %d connections", len(connections.all))
         if self._context.draining:
             self._context.watches.send_away()
         if connections.all and self._context.draining:
             await self._until(deadline, loop.time() + GO_AWAY_S, lambda: not connections.all)
-            # As in Java; a client that asks nothing meanwhile loses nothing when its connection closes.
+            # As in Java; a client that sends no request meanwhile loses nothing when its connection closes.
             await self._until(deadline, deadline, lambda: not connections.not_sent_away)
         server.close()
         await self._until(deadline, deadline, lambda: not connections.busy)
@@ -330,7 +330,7 @@ class Worker:
     # telling others
 
     def _facts(self) -> bytes:
-        """What each renewal of the lease tells of this worker."""
+        """The status that each renewal of the lease writes."""
         facts = msgspec.structs.replace(
             self._told, view=self._view.freshness.value, ready=self._answers, draining=self._stop.is_set(),
             seq=self._view.seq, connections=len(self._connections.all) if self._connections else 0,

@@ -1,4 +1,4 @@
-"""Keeps what large registrations said, as chunks of topics: what was decoded or written once is not done again.
+"""Caches large registrations as chunks of topics, so that no chunk is decoded or encoded twice.
 
 A broker's next registration is mostly the same as its last one, and the brokers of a cluster have mostly the same
 topics. A chunk is known by its content, so one cache serves both:
@@ -24,17 +24,17 @@ from .decoding_turns import OBJECT_BYTES
 KEPT_S: Final = 5.0
 """The topics of a chunk are forgotten when nobody used them for this long; its digest stays."""
 MAX_DECODED_BYTES: Final = 24 << 20
-"""Of what they take: about 60,000 topics."""
+"""The most memory of decoded topics: about 60,000 of them."""
 MAX_CHUNKS: Final = 50_000
-"""Of last bodies. A chunk is 200 bytes or so without its topics: 10 MB for 500 brokers with 10,000 topics each."""
+"""The most chunks. One takes about 200 bytes without its topics: 10 MB for 500 brokers with 10,000 topics each."""
 
 
 class LastBody(NamedTuple):
     """One broker's last body that the tables hold."""
 
     broker_name: str
-    # load_id, rev: while the tables are those of this load and the row of broker_name is at this rev, the tables hold
-    # each topic of the body as the body says, but for the write permission if wipes_write
+    # load_id, rev: while the tables have this load_id and the row of broker_name has this rev, the tables hold every
+    # topic as in the body, except the write permission if wipes_write
     load_id: int
     rev: int
     wipes_write: bool

@@ -40,12 +40,12 @@ from .replies import Replies
 
 T = TypeVar("T")
 
-# A script finds what nobody decided on: again only if somebody else changes it meanwhile.
+# How often a script may find resources without a decision: more than once only if somebody changes them meanwhile.
 _MOST_DECISIONS: Final = 10
-# A Redis that lost changes has got them back by then, also if the front end that gives back ends half way: the next one
-# goes on after GIVER_TIMEOUT_MS (lua/give_back).
+# In this time a Redis that lost changes has got them back, even if the front end that restores them ends half way:
+# another one continues after GIVER_TIMEOUT_MS (lua/give_back).
 _GIVEN_BACK_S: Final = 6.0
-# Topics of a registration that are looked at before others are served.
+# The topics of a registration that are checked in one slice of work.
 _CHECKED_AT_ONCE: Final = 500
 
 
@@ -54,7 +54,7 @@ class NotAllowed(RegistryError):
 
 
 class SenderGone(RegistryError):
-    """Who sent a request has closed the connection; definite: nothing was changed."""
+    """The sender of a request has closed the connection; definite: nothing was changed."""
 
 
 def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:
@@ -126,18 +126,18 @@ class RequestContext:
             self.watches.all_changed()
 
     def authorize(self, authorization: Authorization | None) -> None:
-        """Decide by this from now on, for every request that is not worked on yet."""
+        """Use this authorization from now on, for every request that has not started yet."""
         self.authorization = authorization
         self.on_policy()
 
     async def decided(self, command: Command, peer: Peer, write: Callable[[str], Awaitable[T]]) -> T:
-        """Have a script change what its sender may change: what it finds that nobody decided on yet is decided on.
+        """Run a script for a sender; decide on the resources that it returns as undecided, and run it again.
 
         Args:
-            write: calls the script; its argument is who asks, as scripts want it: "" = nobody decides.
+            write: calls the script with the caller argument of lua/include/owner; "" = authentication is off.
 
         Raises:
-            NotAllowed: it is refused, and nothing was changed by the last call.
+            NotAllowed: it is refused, and the last call changed nothing.
         """
         for _ in range(_MOST_DECISIONS):
             authorization = self.authorization
@@ -147,12 +147,12 @@ class RequestContext:
                 refusal = authorization and authorization.of_rows(command, peer, error.resources)
                 if refusal:
                     raise NotAllowed(refusal.text) from None
-        raise StoreUnavailable("what it would change is being changed from elsewhere all the time; repeat it")
+        raise StoreUnavailable("others keep changing the same rows; try again")
 
     def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
-        """Refuse a request that speaks for a broker that another user registered, or only tell of it.
+        """Refuse (or only report) a request in the name of a broker that another user registered.
 
-        owner: that user; "" = there is none. NotAllowed: it is refused, and nothing was changed.
+        owner: that user; "" = no other user. NotAllowed: it is refused, and nothing was changed.
         """
         if owner and self.authorization is not None:
             refusal = self.authorization.not_owner(command, peer, owner)
@@ -189,8 +189,8 @@ class RequestContext:
         return self.authorization is not None and self.authorization.binds_topics(peer)
 
     async def check_content(self, peer: Peer, registration: Registration) -> None:
-        """Refuse a registration with topics that its sender may not bring, or with static topics for a brokerName that
-        he may not register; or tell of it.
+        """Refuse (or only report) a registration with topics that its sender may not register, or with static topics
+        of a brokerName that he may not register.
 
         Raises:
             NotAllowed: it is refused, and nothing was changed.
@@ -214,7 +214,7 @@ class RequestContext:
         return None if row is None else row.cluster
 
     def clusters_with(self, topic: str, cluster: str) -> set[str]:
-        """The clusters at whose brokers a topic is that is to be deleted from this one, as far as the view knows it."""
+        """The clusters that lose this topic when it is deleted in ``cluster``, as far as the view knows."""
         tables = self.view.tables
         names = set(tables.topics.get(topic, ()))
         if cluster and self.behaviour.deletes_in_one_cluster:
@@ -222,7 +222,7 @@ class RequestContext:
         return {tables.brokers[name].cluster for name in names if name in tables.brokers}
 
     def by(self, peer: Peer) -> By:
-        """Who sends what comes over this connection, for the events that it causes."""
+        """The author in the events that requests over this connection cause."""
         return self.channels.by(peer, peer.caller)
 
     async def effect(self, seq: int) -> None:
@@ -235,7 +235,7 @@ class RequestContext:
         await self.effects.wait_for(seq, self.settings.redis_timeout_ms / 1000)
 
     async def given_back(self) -> None:
-        """Return at once, or when a Redis that lost changes has got them back: a write then acts on what is served.
+        """Return when Redis has all changes that are served (usually at once), so that a write acts on these.
 
         Raises:
             StoreUnavailable: that takes too long.

@@ -1,8 +1,8 @@
-"""Bounds how much of registrations one worker has decoded at a time, and how long it decodes without a pause.
+"""Bounds how many bytes of registrations one worker holds decoded, and how long it decodes without a pause.
 
-Each large one takes this process and Redis tens of milliseconds. When a whole fleet comes at once, all of them together
-would outlast every timeout, their own and those of heartbeats and lease renewals between them. And each is held until
-Redis has answered, decoded, which is several times the size of its text.
+A large registration takes this process and Redis tens of milliseconds. When a whole fleet registers at once, all
+together would exceed every timeout, also of the heartbeats and lease renewals between them. A registration is held
+decoded until Redis has answered; it is several times the size of its text then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # One is decoded while Redis works on the other.
 LARGE_AT_ONCE: Final = 2
-# Of what they take once they are decoded. With the chunks that are kept (chunk_cache): 64 MiB.
+# The most memory of decoded registrations. With the chunks that are kept (chunk_cache): 64 MiB.
 LARGE_ROOM_BYTES: Final = 32 << 20
 SMALL_ROOM_BYTES: Final = 8 << 20
 _SMALL_AT_ONCE: Final = 1000
@@ -40,7 +40,7 @@ def decoded_bytes(size: BodySize) -> int:
 class _Room:
     """Room for a number of registrations, and for their bytes together; first come, first served.
 
-    One that is larger than all of it has it for itself.
+    A registration that is larger than the whole room gets it alone.
     """
 
     def __init__(self, most_bytes: int, at_once: int) -> None:
@@ -49,7 +49,7 @@ class _Room:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def enter(self, size_bytes: int) -> bool:
-        """Wait until there is room, and take it; returns whether there was none at once."""
+        """Wait until there is room, and take it; returns whether it had to wait."""
         size_bytes = min(size_bytes, self._most_bytes)
         if not self._waiting and self._take(size_bytes):
             return False
@@ -95,7 +95,7 @@ class DecodingTurns:
     """The turns of one worker's registrations; small ones do not wait for large ones."""
 
     def __init__(self) -> None:
-        # called with the host whose registration was worked on, and for how long
+        # called with the host of a registration, and the time that its decoding took
         self.worked: Callable[[str, int], object] = lambda host, spent_ns: None
         self._small = _Room(SMALL_ROOM_BYTES, _SMALL_AT_ONCE)
         self._large = _Room(LARGE_ROOM_BYTES, LARGE_AT_ONCE)
@@ -103,7 +103,7 @@ class DecodingTurns:
 
     @asynccontextmanager
     async def turn(self, size: BodySize) -> AsyncIterator[bool]:
-        """Wait for a turn for a body of this size, and keep it; gives whether there was none at once."""
+        """Wait for a turn for a body of this size, and keep it; returns whether it had to wait."""
         takes = decoded_bytes(size)
         room = self._large if size.text_bytes >= LARGE_BYTES else self._small
         waited = await room.enter(takes)
@@ -113,10 +113,10 @@ class DecodingTurns:
             room.leave(takes)
 
     async def work(self, host: str, slices: Slices[T], size: BodySize | None = None) -> T:
-        """Do this work; between two slices, of any work, the event loop serves others.
+        """Do this work in slices; after each slice of any registration the event loop serves other requests.
 
         Args:
-            size: of the body that is worked on, when it is known: a small one is not cut.
+            size: the size of the body, if it is known: a small body is decoded without a pause.
         """
         if size is not None and decoded_bytes(size) <= _AT_ONCE_BYTES:
             return finish(slices)

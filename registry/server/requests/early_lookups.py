@@ -58,11 +58,11 @@ class EarlyLookups:
         self._waiting: list[Waiter] = []
 
     def wait(self, waiter: Waiter) -> None:
-        """Have a connection go on when the tables are there."""
+        """Resume this connection when the tables have been read."""
         self._waiting.append(waiter)
 
     def end(self) -> None:
-        """Have everything that waits go on: the tables are there, or cannot be read now."""
+        """Resume all waiting connections: the tables have been read, or cannot be read now."""
         self._ended.set()
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:

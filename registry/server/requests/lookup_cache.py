@@ -1,11 +1,11 @@
 """Answers repeated lookups without decoding: the request frame, minus its opaque, is the cache key.
 
-Clients send the same frame for a topic each time, but for the opaque. A frame is split at its opaque's digits, what is
-left of it is looked up, and the digits are copied into the kept answer for the topic: no JSON, no command, no handler.
+Clients send the same frame for a topic each time, except the opaque. A frame is split at its opaque's digits, the rest
+is looked up, and the digits are copied into the kept answer for the topic: no JSON, no command, no handler.
 A frame that is not in the cache is decoded and answered by :mod:`mqregistry.server.net.connection`, and so is every
 frame while the worker is draining; each lookup that was answered there, and allowed, is shown to
-:meth:`LookupCache.learn`. Known routes are the answer in every state of the view (see ``Freshness``), so the cache
-gives them in every state, too.
+:meth:`LookupCache.learn`. A known route is answered in every state of the view (see ``Freshness``), so the cache
+need not know the state.
 
 Why the answer is the same, byte for byte: what is learned is valid JSON in which these digits, and nothing else, are
 the opaque (two other numbers in their place make the same command with that opaque), so any other number there, written
@@ -43,7 +43,7 @@ _NAME: Final = b'"opaque":'
 _MAX_OPAQUE: Final = b"2147483647"
 _HEAD: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")
-# By size: how a frame of a JSON header and no body begins.
+# Frame size -> the first bytes of a frame with a JSON header and no body.
 _BEGINNINGS: Final = tuple(_HEAD.pack(max(0, size - 4), max(0, size - 8)) for size in range(MAX_FRAME_BYTES + 1))
 _PLAIN_FIELDS: Final = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
@@ -61,7 +61,7 @@ class LookupCache:
     """The repeated lookups of one worker: kept answers by request frame without opaque.
 
     Args:
-        context: whose kept answers are given. When its replies have binary headers, nothing is learned.
+        context: has the kept answers. When its replies have binary headers, nothing is learned.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -167,7 +167,7 @@ class LookupCache:
             self._signed[key] = authorization.signer
 
     def used(self) -> Collection[Signer]:
-        """Who signed lookups that were asked since the last call: of those in the cache nobody else hears.
+        """The signers of lookups that this cache answered since the last call: nothing else records these.
 
         Called once a minute. It then begins another generation, so lookups that nobody repeats within a minute or two
         are forgotten. 0.1 microseconds for each signed lookup.
@@ -178,7 +178,7 @@ class LookupCache:
         return used
 
     def clear(self) -> None:
-        """Forget every lookup: a decision on it may be another now."""
+        """Forget every lookup: the rules may decide otherwise now."""
         self._begin_generation()
         self._newer, self._older, self._signed = {}, {}, {}
 
@@ -207,7 +207,7 @@ class LookupCache:
 
 
 class NoLookups:
-    """Knows no lookup, for connections over which a lookup may be decided otherwise than over others."""
+    """An empty cache, for connections whose lookups may be decided otherwise than those of others."""
 
     def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
         """Return None: nothing is kept here."""

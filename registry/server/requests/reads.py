@@ -1,7 +1,7 @@
 """Answers requests from the view: no Redis call, no task, no future.
 
-Each handler takes the front end, the command and the opaque, and returns the reply; None when the view cannot tell
-and the handler of the same code in ``writes`` must ask elsewhere. Source of the behaviour:
+Each handler takes the front end, the command and the opaque, and returns the reply; None when the view does not know
+the answer, and the handler of the same code in ``writes`` must ask elsewhere. Source of the behaviour:
 DefaultRequestProcessor and ClientRequestProcessor (rocketmq 5.x).
 """
 
@@ -48,7 +48,7 @@ def quoted_wanted(behaviour: Behaviour) -> Callable[[Command], bool]:
 def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
     """105: a topic's route, the request that clients send all the time; a kept answer takes two dict lookups.
 
-    Code 17 (the topic does not exist) is given only while the view is FRESH, for clients that get it drop the route.
+    Code 17 (the topic does not exist) is given only while the view is FRESH, because clients drop the route then.
     """
     wants_quoted = quoted_wanted(behaviour)
 

@@ -1,7 +1,7 @@
 """Registers a broker (103): decides what its registration changes, writes that, and answers after the effect.
 
-Nearly always a broker says what it said last time, and one O(1) script answers. Otherwise its body is decoded as far as
-it differs from the last one, compared with the tables, and the difference is written.
+Nearly always a broker repeats its last registration, and one O(1) script answers. Otherwise the changed part of its
+body is decoded and compared with the tables, and the difference is written.
 
 Source: DefaultRequestProcessor.registerBroker and RouteInfoManager.registerBroker of RocketMQ 5.x.
 """
@@ -37,12 +37,12 @@ from .context import RequestContext, log_write
 
 logger = logging.getLogger(__name__)
 
-# Somebody else changed the row between comparing and writing, this many times in a row.
+# The most attempts while others change the row between comparing and writing.
 _ATTEMPTS: Final = 10
 
 
 class _Request(NamedTuple):
-    """One registration while it is worked on."""
+    """One registration while it is executed."""
 
     context: RequestContext
     command: Command
@@ -113,7 +113,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
 
 
 async def _check_rates(request: _Request, *, is_new: bool) -> None:
-    """Refuse what is over a limit; a broker that is in the tables stays there: it lives, although it is not heard."""
+    """Refuse a registration over a limit; a broker in the tables stays there: it is alive, although it is refused."""
     context, sender, peer = request.context, request.sender, request.peer
     try:
         context.rates.check_registration(peer.host, is_new=is_new)
@@ -127,7 +127,7 @@ async def _check_rates(request: _Request, *, is_new: bool) -> None:
 async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:
     """Decode a registration that differs from the last one, and write the difference; again if the row changes."""
     context = request.context
-    await context.effect(beat.seq)  # first of all: what waits for it holds nothing decoded
+    await context.effect(beat.seq)  # before anything is decoded: waiting registrations hold only bytes
     is_new = beat.data_version is None
     if request.chunked is None:
         chunked = cut(request.header, request.command, context.chunks.known, request.size.objects)
@@ -157,14 +157,14 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
         await context.effect(beat.seq)
         if not is_whole:
             registration = None  # the tables are no longer as the last body says
-    raise StoreUnavailable(f"{request.sender.broker_name} is being changed from elsewhere all the time; register again")
+    raise StoreUnavailable(f"others keep changing {request.sender.broker_name}; register again")
 
 
 async def _measured(request: _Request) -> _Request:
-    """Say how large the body is; nothing is decoded.
+    """Measure the body; nothing is decoded.
 
-    A broker's next body is cut already: with its last one that takes less than to count the objects in it. Others are
-    cut when their turn comes: a storm's brokers have much in common, and then the first ones have been read.
+    If the broker's last body is known, the body is cut into chunks here: that costs less than to count its objects.
+    Others are cut in their turn: brokers that register together share chunks, and the first have been decoded then.
 
     Raises:
         RemoteProtocolError: it is larger than allowed.
@@ -232,7 +232,7 @@ def _seen(context: RequestContext, registration: Registration) -> Registration:
 
 
 async def _is_void(context: RequestContext, registration: Registration, null: str, seq: int) -> bool:
-    """Whether Java trips over this null part of a registration, and stores nothing although it answers 0."""
+    """Whether this null part of a registration makes Java store nothing, although it answers 0."""
     if not context.behaviour.null_topics_are_void:
         return null == "wrapper"
     await context.effect(seq)
@@ -273,8 +273,8 @@ async def _write(
             await context.effect(again.seq)
             return again
     if request.peer.has_hung_up():
-        # It may have waited in the socket for long, while this worker stood still. What has its name, id or address by
-        # now would lose them, to one that the close removes.
+        # It may have waited in the socket for long, while this worker was paused. Another broker may have its name, id
+        # or address now, and would lose it to a broker that the close then removes.
         raise RegistrationRejected("its connection closed before it was stored; a broker that lives registers again")
     chunks = request.chunked.chunks if request.chunked is not None else ()
     result = await context.decided(

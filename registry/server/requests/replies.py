@@ -14,7 +14,7 @@ from ...protocol.command import Command, ReplyTemplate, decode_command, encode_c
 from ...protocol.frame import MAX_FRAME_BYTES
 from ...protocol.watch import WatchAnswer
 
-# A longer frame is no request of anybody; the bytes of others are read, and dropped, until they end.
+# A longer frame is no real request. Shorter ones beyond the limit are read to their end and dropped.
 _MOST_BYTES: Final = 16 * MAX_FRAME_BYTES
 _SPLITS: Final = (
     "set enableSplitRegistration=true (RocketMQ 5.x: splitRegistrationSize topics a request) or compressedRegister=true"
@@ -26,7 +26,7 @@ class Replies:
 
     Args:
         version: MQVersion number that the replies claim.
-        faq: where the remark of code 17 sends people.
+        faq: the URL in the remark of code 17.
         encoding: of the headers.
     """
 
@@ -88,7 +88,7 @@ class Replies:
         )
 
     def watched(self, opaque: int, answer: WatchAnswer) -> bytes:
-        """The answer to a route watch; encoded once for clients in a row that get the same."""
+        """The answer to a route watch; encoded once for successive clients with the same answer."""
         encoded, body = self._watch_answer(answer)
         return encoded.reply(opaque, body)
 
@@ -97,7 +97,7 @@ class Replies:
         return self.reply(opaque, ResponseCode.SYSTEM_ERROR, remark)
 
     def too_long(self, length: int, came: bytes) -> bytes | None:
-        """Code 1 to a request whose frame is longer than any that is taken, and of which this has come.
+        """Code 1 to a request whose frame is longer than the maximum; came: its first bytes.
 
         None: it is no request that can be answered, or its header has not come with the beginning.
         """

@@ -29,7 +29,7 @@ from .registration import register_broker
 
 logger = logging.getLogger(__name__)
 
-# Of a 217: a topic has queues at a few brokers, and one script writes all of them.
+# The most queueDatas in a 217: a topic has queues at a few brokers, and one script writes all of them.
 MAX_QUEUE_DATAS: Final = 1000
 # The kernel counts some milliseconds at a time.
 _AGO_SLACK_S: Final = 0.01
@@ -80,10 +80,10 @@ async def _unregister(
 
 
 def _ago_ms(peer: Peer) -> int:
-    """How long ago the broker said goodbye; 0: just now, or within what the measuring is out by.
+    """How long ago the broker sent its unregistration; 0: just now, or less than the measuring error.
 
-    After its last sign of life over this connection. It was right after it, as far as one can tell of a connection that
-    has closed meanwhile: a life that may have begun since is spared, and the close ends the old one all the same.
+    On a connection that has closed meanwhile the time is not known: it is taken as right after the last sign of life.
+    So a new registration since then is kept, and the close removes the old one anyway.
     """
     heard_ago_s = time.perf_counter() - peer.heard_s
     if not (peer.hung_up and peer.heard_s):
@@ -97,7 +97,7 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
     cluster, addr, behaviour = header.cluster_name, header.broker_addr, context.behaviour
     if not command.body and behaviour.version_query_needs_body:
         return context.replies.system_error(opaque, "query data version failed: there is no data version")
-    # An absent timestamp is the clock's, as in Java, and so equal to none that is kept.
+    # As in Java, an absent timestamp is the present time, and so equal to no stored one.
     body = b"{}" if is_null(command.body) else command.body
     sent = decode_data_version(body, now_ms=int(time.time() * 1000)) if body else None
     if sent is not None:

@@ -25,9 +25,9 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
-# A close that Redis could not be told for longer than this says nothing any more: the broker may be back.
+# A close that could not be reported to Redis for longer than this has no effect: the broker may be back.
 _LATE_S = 1.0
-# Brokers that others will hardly reach: this many are noted in Redis, and logged.
+# How many brokers with an unreachable address are noted in Redis, and logged.
 _UNREACHABLE_MOST = 10
 _TOLD_MOST = 1000
 
@@ -53,8 +53,8 @@ class ChannelOwner:
 
     A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
     to a connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
-    ``changed`` counts changes of who has which connection. ``attached`` is not set while Redis may have lost them.
-    ``up_since_ms`` is that of the last lease renewal.
+    ``changed`` counts changes of brokers' connections. ``attached`` is not set while Redis may have lost the channels.
+    ``up_since_ms`` comes from the last lease renewal.
 
     Args:
         front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
@@ -71,7 +71,7 @@ class ChannelOwner:
         self._held: dict[Peer, set[str]] = {}
         self._closes: asyncio.Queue[_Close] = asyncio.Queue()
         self.up_since_ms: int | str = ""
-        self._untellable_s = 0.0  # when Redis could not be told of a close the last time
+        self._untellable_s = 0.0  # when a report of a close to Redis last failed
         self._untold: dict[tuple[str, str], None] = {}  # closes that Redis does not know of yet
         self.attached = asyncio.Event()
         self.attached.set()
@@ -85,7 +85,7 @@ class ChannelOwner:
         return len(self._owners)
 
     def new_channel(self) -> Channel:
-        """An identity for a new connection, with the time that tells which of two workers' is younger."""
+        """The name of a new connection, with its opening time, which shows the younger of two workers' connections."""
         self._connections += 1
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
 
@@ -93,7 +93,7 @@ class ChannelOwner:
         """Who causes what comes over a connection, and what its end causes.
 
         Args:
-            caller: whom it is known to be; None: nobody that is known.
+            caller: the sender, if he is known; None: unknown.
         """
         how, user = (str(caller.how), caller.name) if caller is not None and caller.name else (ANONYMOUS, None)
         return By(how, user, connection.address, connection.via or None, self._name)
@@ -146,7 +146,7 @@ class ChannelOwner:
     def expired(self, who: str, seq: int) -> None:
         """The broker was removed for its silence at ``seq``: unless it came back, it has no connection any more.
 
-        The connection is closed, but for one over which another broker speaks that has not expired
+        Close the connection, unless another broker that has not expired uses it, too
         (docs/differences.md D30).
         """
         connection = self._owners.get(who)
@@ -161,22 +161,22 @@ class ChannelOwner:
             connection.close(Closed.BROKER_EXPIRED, f"the broker {who} expired")
 
     def channels(self) -> list[tuple[str, str]]:
-        """(who, channel value) of every broker that has a connection here, as far as Redis has been told."""
+        """(who, channel value) of every broker with a connection here, as reported to Redis."""
         return [*((who, connection.channel.value) for who, connection in self._owners.items()), *self._untold]
 
     def peers(self) -> Iterator[tuple[str, PeerAddress]]:
-        """Who, and where its connection comes from, of every broker that has one here."""
+        """Each broker (who) with a connection here, and the origin of that connection."""
         return ((who, PeerAddress(connection.address, connection.via)) for who, connection in self._owners.items())
 
     def unreachable(self) -> list[str]:
-        """The brokers among these that others will hardly reach, with the reason; the first ones of them."""
+        """The brokers with an address that clients can hardly reach, with the reason; the first ones only."""
         if self._unreachable[0] != self.changed:
             told = (_unreachable(who, connection) for who, connection in self._owners.items())
             self._unreachable = self.changed, list(itertools.islice(filter(None, told), _UNREACHABLE_MOST))
         return self._unreachable[1]
 
     def tell_unreachable(self, who: str, connection: Peer) -> None:
-        """Log it if others will hardly reach this broker, once for each."""
+        """Log, once for each broker, that clients can hardly reach its address."""
         told = _unreachable(who, connection)
         if told and who not in self._told_unreachable and len(self._told_unreachable) < _TOLD_MOST:
             self._told_unreachable.add(who)
@@ -188,7 +188,7 @@ class ChannelOwner:
         return len(self._untold)
 
     async def tell_closes(self) -> None:
-        """Tell Redis of closed connections, in order, each until Redis has taken it. Runs until cancelled."""
+        """Report closed connections to Redis, in order, each until Redis has it. Runs until cancelled."""
         while not cancelled():
             close = await self._closes.get()
             attempt = 0
@@ -200,7 +200,7 @@ class ChannelOwner:
             self._closes.task_done()
 
     async def _tell(self, close: _Close) -> bool:
-        """One try; False: Redis is away, try again."""
+        """Try once to report a close; False: Redis is away, try again."""
         if not self.attached.is_set():  # a Redis that lost changes would not know this channel
             await self.attached.wait()
             self._untellable_s = time.perf_counter()

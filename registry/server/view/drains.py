@@ -25,7 +25,7 @@ _ADDRESSES_MOST: Final = 20
 class RoutesAsked:
     """The routes that one connection looked up. note: called with each route that it gets, known or not.
 
-    What is noted is gone through later, connection by connection: a set of its own for each of thousands of
+    The notes are evaluated later, connection by connection: a set of its own for each of thousands of
     connections is in no cache of the processor when one lookup comes.
     """
 
@@ -46,7 +46,7 @@ class RoutesAsked:
         return self._routes
 
     def forget(self) -> None:
-        """Forget them, and all that come."""
+        """Forget all routes, and remember no more."""
         self._routes, self._new, self.forgets = set(), [], True
         self.note = deque[Any](maxlen=0).append
 
@@ -64,14 +64,14 @@ class DrainClient(Protocol):
 
 
 class _Drain:
-    """Of one broker name."""
+    """The drain of one broker name."""
 
     def __init__(self) -> None:
         self.seq = 0  # of the change that took the permission last
         self.waiting: dict[DrainClient, set[str]] = {}  # client -> topics
-        # address -> when a client that was waited for, and has closed its connection, was last heard
+        # address -> when a client with an old route was last heard, after it closed its connection
         self.closed: dict[str, float] = {}
-        self.not_known = 0  # of how many clients it was forgotten what they asked for
+        self.not_known = 0  # number of clients whose remembered routes were forgotten
 
 
 class Drains:
@@ -95,7 +95,7 @@ class Drains:
         self._drains: dict[str, _Drain] = {}
 
     def applied(self, applied: Applied) -> None:
-        """Note who has the route from before, when a change takes write permission; forget a name that has it back."""
+        """When a change takes write permission, note the clients with the old route; forget a name that has it back."""
         change = applied.change
         if isinstance(change, WritePermSet):
             taken = [topic for topic, data in change.topics.items() if not data.perm & PERM_WRITE]
@@ -107,7 +107,7 @@ class Drains:
             self._drains.pop(change.broker_name, None)
 
     def _begin(self, name: str, seq: int, topics: Iterable[str]) -> None:
-        """O(connections), for each of them as much as it has asked for."""
+        """O(connections, and the routes that each has looked up)."""
         drain = self._drains.pop(name, None) or _Drain()
         self._drains[name] = drain
         drain.seq, drain.not_known = seq, 0
@@ -151,7 +151,7 @@ class Drains:
         )
 
     def bound(self) -> None:
-        """Have connections remember nothing any more, those with the most first, when it is too much in all."""
+        """If all remembered routes are too many, let connections forget theirs, those with the most routes first."""
         most = sorted(self._clients(), key=lambda client: -len(client.asked.routes))
         left = sum(len(client.asked.routes) for client in most)
         for client in most:

@@ -38,13 +38,13 @@ class Effects:
         await _within(timeout_s, self._other_tables.wait(), "the tables are to be read again, which was not done")
 
     def applied(self, applied: Applied) -> None:
-        """The view has this change; wakes who waited for it."""
+        """The view has this change; wakes the requests that wait for it."""
         self._seq = applied.change.seq
         if self._waiting:
             self._wake()
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """The view was read again; if Redis had lost changes, each that is waited for may be among them."""
+        """The view was read again; if Redis had lost changes, every awaited change may be lost."""
         if self._view.has_lost:
             self._fail()
         self._seq = seq

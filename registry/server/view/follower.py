@@ -35,8 +35,8 @@ class Follower:
     :class:`mqregistry.server.view.lease_loop.LeaseLoop` notices these, and has the tables read again.
 
     heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). losses: how
-    often Redis was found to have lost changes. lag_ms: the age of the last change when it was applied;
-    visible_after: of every one.
+    often Redis was found to have lost changes. lag_ms: the age of the last change when it was applied.
+    visible_after: a histogram of that age.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
@@ -54,16 +54,16 @@ class Follower:
 
     @property
     def has_place(self) -> bool:
-        """Whether the view is followed from a place in the change stream, and no reading of the tables is due."""
+        """Whether the view follows the change stream, and the tables need not be read."""
         return self._follow is not None
 
     def look_again(self, *, has_lost: bool = False) -> None:
-        """Have the tables read again: Redis was found in another state than the view.
+        """Make the tail read the tables again: the state of Redis differs from the view.
 
-        The tail does it, until it has succeeded. Asking again before that changes nothing.
+        The tail repeats it until it succeeds. A second call before that has no effect.
 
         Args:
-            has_lost: it has lost changes for certain. That may not be seen any more when the tables can be read: the
+            has_lost: Redis has certainly lost changes. That may be invisible when the tables can be read: the
                 stream may have been trimmed by then.
         """
         self._follow = None
@@ -82,8 +82,8 @@ class Follower:
     async def load(self) -> None:
         """Read the tables once, beside those that are served, and have the view take them over.
 
-        If Redis has lost changes that the view had, it first gets back what nobody has changed since. So it holds what
-        is served, and writes act on that. Until then the known tables are served.
+        If Redis has lost changes that the view had, they are restored first, unless somebody changed the same since. So
+        Redis holds what is served, and writes act on that. Until then the known tables are served.
 
         Raises:
             StreamGap: the change stream was trimmed meanwhile.
@@ -156,4 +156,4 @@ class Follower:
                 self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
             self._view.last_entry = LastEntry(follow.last_id, changes[-1].seq)
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
-            await asyncio.sleep(0)  # who waits for these changes is answered before the next ones are asked for
+            await asyncio.sleep(0)  # requests that wait for these changes are answered before the next read

@@ -1,4 +1,4 @@
-"""How far the tables that a worker serves can be trusted: one state, and everything that moves it."""
+"""How far the tables that a worker serves can be trusted: one state, and the findings that change it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Freshness(Enum):
     """How the tables that this worker serves compare with what Redis holds.
 
     Known routes are answered in every state but LOADING. A topic that is not in the tables gets code 17 (does not
-    exist) in FRESH alone, in the others code 1: clients that get 17 drop a good route, on other errors they keep it.
+    exist) only in FRESH, and code 1 in other states: with 17 clients drop a good route, with other errors they keep it.
 
     ========== ================================================== ======================================
     state      what is served                                     left for

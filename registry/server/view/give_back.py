@@ -1,6 +1,6 @@
-"""Finds where the history that Redis has now leaves the one that a view knows, and gives back what was lost.
+"""Finds the last change that the view and Redis have in common, and writes what Redis lost after it back.
 
-That is what the view knows and nobody has changed since.
+It writes only what the view knows and nobody has changed since.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Lives = list[tuple[str, LiveInfo]]
 Places = dict[tuple[str, str], Lives]
 """brokerName and brokerAddr -> the processes that have this address under this name."""
 
-# How long to wait for another worker that knows as much and is giving back.
+# How long to wait for another worker that knows as much and is restoring.
 _WAIT_S: Final = 0.1
 
 
 class Since(NamedTuple):
-    """What Redis has changed since its history left the known one. whole: all of it; else some of it is not known."""
+    """What Redis has changed since the last common change. whole: all these changes are known."""
 
     changes: list[Change]
     whole: bool
@@ -47,7 +47,7 @@ async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: b
     """Find the last change that both histories have; None: Redis has lost nothing of what the view knew.
 
     Args:
-        is_lost: it has lost changes for certain, although its stream may not show it any more.
+        is_lost: Redis has certainly lost changes, although its stream may not show it any more.
     """
     history, same = view.history, loaded.epoch == view.epoch
     if same and not is_lost and view.last_entry is not None:
@@ -75,7 +75,7 @@ class GiveBack:
 
     Args:
         view: what was known before. loaded: what Redis has now; is followed meanwhile. since: what it has changed since
-            the loss. timeout_ms: the heartbeat timeout of a broker that did not say its own.
+            the loss. timeout_ms: the heartbeat timeout of a broker that did not send its own.
     """
 
     def __init__(self, store: Store, view: View, loaded: Loaded, since: Since, timeout_ms: int) -> None:
@@ -153,7 +153,7 @@ class GiveBack:
         return "OK"
 
     async def _restore(self, gift: LostBroker, at_seq: int, lives: Lives) -> Status:
-        """Register the address as each process that it was alive as: under two clusters, only one of them may live."""
+        """Register the address again, for each cluster under which it was alive; only one of these may live."""
         row = self._view.tables.brokers[gift.broker_name]
         nobody = LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
         self._giver.seq = at_seq

@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 # the time that one read of it lasts.
 BEHIND_S: Final = 1.0
 _SILENT_S: Final = 1.0
-# A renewal that is not answered for this time may have gone to a silent Redis whose place another has taken.
+# A renewal without an answer for this time may have gone to a dead Redis that another one has replaced.
 _PATIENCE_S: Final = 0.25
-# What an answer to a busy Redis' older call may take longer than that to a new one.
+# By this much a busy Redis may answer an older call later than a new one.
 _BUSY_S: Final = 0.1
 # While a renewal could change the view's state, renew this often. This is also how often the state is checked.
 _RENEW_SOON_S: Final = 0.2
 _SETTLED: Final = (Freshness.FRESH, Freshness.AWAITING)
-# After a loss each broker that lives registers again in this time: the period of its beats, and 5 s.
+# After a loss each live broker registers again in this time: its heartbeat period, and 5 s.
 _BEAT_PERIOD_S: Final = 35.0
 # In this time every front end has noticed a loss.
 _NOTICED_S: Final = 3.0
@@ -49,9 +49,9 @@ class LeaseLoop:
 
     Args:
         leases: with its own connections, so that a high load is not mistaken for an absent Redis.
-        own_store: that of ``leases``. other_stores: this worker's other connections to Redis.
+        own_store: the store of ``leases``. other_stores: this worker's other connections to Redis.
         renewed: called with each renewal.
-        process: what this worker tells of itself with each renewal (``LeaseStore.renew``).
+        process: gives the status that each renewal writes (``LeaseStore.renew``).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LeaseLoop:
                     break
 
     def renew_soon(self) -> None:
-        """Renew with the next look, within 0.2 s: what this worker tells of itself has changed."""
+        """Renew within 0.2 s, because the status of this worker has changed."""
         self._soon = True
 
     async def _renew_where_it_answers(self) -> None:
@@ -155,7 +155,7 @@ class LeaseLoop:
     async def _attach(self) -> None:
         """Take this worker's channels again, which Redis gave up with the lost lease, or lost.
 
-        A Redis that lost changes may have channels of it that have closed since.
+        A Redis that lost changes may have channels of this worker that have closed since.
         """
         losses = self._follower.losses
         try:
@@ -172,7 +172,7 @@ class LeaseLoop:
         """Compare Redis, as of the renewal, with the view.
 
         Args:
-            known_seq: the view's before the renewal was sent; the tail may have applied more since.
+            known_seq: the view's seq before the renewal was sent; the tail may have applied more since.
         """
         view, follower, now = self._view, self._follower, time.monotonic()
         has_lost = (

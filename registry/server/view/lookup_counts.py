@@ -39,7 +39,7 @@ class LookupCounts:
         kept: the kept answers by topic; each counts by itself how often it was given.
         max_topics, max_missing: how many names are reported by name; the others are counted together, as OTHERS.
 
-    in_vain: the name that was counted as missing last, until :meth:`asked_by` has noted who asked; empty: none.
+    in_vain: the last missing name, until :meth:`asked_by` has noted the client that asked for it; empty: none.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LookupCounts:
 
 
 class _Report(NamedTuple):
-    """Counts that are, or may have been, sent: a number is never used for other counts."""
+    """A report that is being sent, or may have been written; its number is never used for other counts."""
 
     number: int
     since: float

@@ -75,7 +75,7 @@ class MinBrokerIdNotifier:
     A broker that cannot be reached misses them. Listens to the view.
 
     Args:
-        enabled: whether brokers are to be told (setting notifyMinBrokerIdChanged), asked for each change.
+        enabled: called for each change: whether to notify brokers (setting notifyMinBrokerIdChanged).
     """
 
     def __init__(self, enabled: Callable[[], bool]) -> None:

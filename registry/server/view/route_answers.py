@@ -19,7 +19,7 @@ from .view import Applied, View
 class KeptAnswer:
     """An encoded route, and how often it was given since LookupCounts last set that to 0."""
 
-    __slots__ = ("asked", "body")  # counting takes a third of the time that a Struct needs for it
+    __slots__ = ("asked", "body")  # a list: counting in a Struct would take three times as long
 
     def __init__(self, body: bytes | None, asked: int = 0) -> None:
         # None when it has to be encoded again. That also tells LookupCache, which keeps this object, of a change: the
@@ -94,7 +94,7 @@ class RouteAnswers:
         return self._cluster_info
 
     def configure(self, *, acting_master: bool, order_messages: bool) -> bool:
-        """Encode as these settings want it; returns whether that changes anything, with nothing kept then."""
+        """Encode by these settings from now on; returns whether they changed, and then forgets all kept answers."""
         wanted = acting_master, order_messages
         if (self._acting_master, self._order_messages) == wanted:
             return False
@@ -115,7 +115,7 @@ class RouteAnswers:
         self.invalidate_all()
 
     def invalidate(self, topics: Collection[str]) -> None:
-        """Have the routes of these topics encoded again when they are next asked for."""
+        """Forget the encoded routes of these topics; the next lookup encodes them again."""
         served = self._view.tables.topics
         for answers in (self.quoted, self.bare):
             for topic in topics if answers else ():
@@ -128,6 +128,6 @@ class RouteAnswers:
                             self.on_gone(topic, kept.asked)
 
     def invalidate_all(self) -> None:
-        """Have everything encoded again."""
+        """Forget all kept answers, so that they are encoded again."""
         self.invalidate(list({**self.quoted, **self.bare}))
         self._cluster_info = None

@@ -1,9 +1,9 @@
 """Holds requests of clients that wait for a route to change (ROUTE_WATCH) until the view has a change.
 
 The same worker's view answers the lookup that follows, so the lookup shows the change that was announced.
-A client that asks again learns what changed meanwhile from a short history; when it asks from before that history,
-the answer is that all its topics may have changed. So it is when other tables came since it asked last: Redis may have
-lost the change of its position, and have numbered others alike. No history is kept while no client watches. The request
+A client that asks again learns from a short history what changed meanwhile. If its position is before that history,
+the answer is that all its topics may have changed. The same holds if other tables came since its last request: Redis
+may have lost that change, and used its number again. No history is kept while no client watches. The request
 is an extension of ours: see protocol/watch.
 """
 
@@ -28,19 +28,19 @@ _HISTORY_TOPICS: Final = 100_000
 _TELL_S: Final = 0.001
 # Clients that are notified before the time is checked.
 AT_A_TIME: Final = 20
-# Before every change that the history has.
+# A seq before every change in the history.
 _BEFORE_ALL: Final = -1
 # How many topics all held requests of a worker may name: about 100 MB.
 _HELD_TOPICS: Final = 1_000_000
-# What a topic takes beside its name: its places in two sets and a dict.
+# The bytes of a topic without its name: its places in two sets and a dict.
 _TOPIC_BYTES: Final = 300
 
 
 class Watcher(Protocol):
-    """What this module needs of a connection."""
+    """A connection, as this module uses it."""
 
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
-        """Send the answer, or code 1500 (go away) for None; does nothing when the connection is closed."""
+        """Send the answer, or code 1500 (GO_AWAY) for None; does nothing if the connection is closed."""
 
     def hold_watch(self, size: int) -> None:
         """Account for the bytes that a held request takes; 0: it is held no more.
@@ -71,10 +71,10 @@ class RouteWatches:
         self._held_topics = 0
         self._by_topic: dict[str, set[Watcher]] = {}
         self._watchers: set[Watcher] = set()  # every connection that has ever asked
-        # Who is to be told now, and of changes from which seq on.
+        # The watchers that must be told now -> the seq of the first change for them.
         self._due: dict[Watcher, int] = {}
         self._is_telling = False
-        self._untold: set[Watcher] = set()  # those that were not told yet that everything may have changed
+        self._untold: set[Watcher] = set()  # watchers that do not know yet that everything may have changed
         self._history: deque[_Entry] = deque()
         self._history_topics = 0
         self._known_from = -1  # the history has every change after this seq
@@ -160,21 +160,21 @@ class RouteWatches:
             self._forget_history()
 
     def expire(self, now_s: float) -> None:
-        """Answer the requests that were held as long as they asked for."""
+        """Answer the requests whose wanted waiting time is over."""
         for watcher, held in self._held.items():
             if held.until_s <= now_s:
                 self._due.setdefault(watcher, self._seq + 1)
         self._tell()
 
     def send_away(self) -> None:
-        """Answer everybody with code 1500 before a shutdown: they go on watching at another front end."""
+        """Answer all watchers with code 1500 before a shutdown: they continue at another front end."""
         for watcher in list(self._held):
             held = self._release(watcher)
             assert held is not None
             watcher.answer_watch(held.opaque, None)
 
     def _tell(self) -> None:
-        """Answer those who are due: some now, the others when the event loop has looked after other requests."""
+        """Answer due watchers: some now, the others after the event loop has handled other requests."""
         if not self._is_telling:
             self._tell_some()
 

@@ -1,7 +1,7 @@
 """Holds the route tables that one worker serves, and how far in the change stream they are.
 
-Nothing here waits or talks to anybody: the follower feeds the view, requests read it, and listeners (encoded answers,
-watches, notices to brokers, ...) act on what changed.
+No code here waits or does I/O: the follower updates the view, requests read it, and listeners (encoded answers,
+watches, notices to brokers, ...) act on each change.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class View:
         # stays the same
         self.load_id = 0
         self.freshness = Freshness.LOADING  # what the answers may rely on
-        # Redis has lost changes that the tables have; they are being given back, and no write is begun
+        # Redis has lost changes that the tables have; these are being restored, and no write starts
         self.has_lost = False
-        # brokers that were given back after a loss and have not registered since, and from when on (time.monotonic);
-        # None: it is not known who was there before the last loss
+        # brokers that were restored after a loss and have not registered since, with that time (time.monotonic);
+        # None: the brokers before the last loss are not known
         self.awaited: dict[str, float] | None = None
         self._on_applied: list[Callable[[Applied], object]] = []
         self._on_replaced: list[Callable[[str, int], object]] = []
@@ -120,7 +120,7 @@ class View:
         self.has_lost = False
 
     def note_return(self, change: Change) -> None:
-        """Await a broker that this event gives back, and one that registers, or is removed, no longer."""
+        """Await a broker that this event restores; stop awaiting one that registers or is removed."""
         if self.awaited is not None and isinstance(change, BrokerChange) and change.who is not None:
             if change.knew and isinstance(change, BrokerRegistered):
                 self.awaited.setdefault(change.who, time.monotonic())

@@ -39,7 +39,7 @@ class PolicyStore:
         self._namespace = store.namespace
 
     async def read(self) -> Policy:
-        """The policy now; BadPolicy: a later release wrote what this one cannot read."""
+        """The policy now; BadPolicy: a later release wrote something that this release cannot read."""
         read = await self._read()
         return Policy.decode(read.mode, read.revision, read.users, read.changed, read.forgotten)
 
@@ -94,7 +94,7 @@ class PolicyStore:
         raise StoreUnavailable(f"namespace {self._namespace!r}: somebody else changes users all the time; try again")
 
     async def restore(self, policy: Policy) -> int:
-        """Give Redis what it lost of this policy: of each user, and of the mode, the last change counts.
+        """Restore what Redis lost of this policy: for each user, and for the mode, the latest change wins.
 
         Returns:
             the revision that Redis has now; it differs from the policy's if Redis has changes that this policy lacks.
@@ -140,7 +140,7 @@ def _by_name(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def _changed_users(before: Policy, after: Policy) -> dict[str, bytes]:
-    """User -> its JSON, of those that differ; empty JSON for those that are gone."""
+    """User -> its JSON, for changed users; empty JSON for removed users."""
     changed: dict[str, bytes] = {
         name: encode_user(user) for name, user in after.users.items() if before.users.get(name) != user
     }

@@ -1,4 +1,4 @@
-"""Notes what was refused, and reads the notes."""
+"""Notes refused requests in Redis, and reads the notes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RefusalStore:
         return sorted(rows, key=lambda row: row.last_ms, reverse=True)
 
     async def entries(self, since_ms: int = 0) -> list[RefusedEntry]:
-        """What was reported since a moment, the oldest first, as far as it is kept."""
+        """The kept reports since a moment, the oldest first."""
         found: list[RefusedEntry] = []
         key = keys.auth_refusals(self._store.namespace)
         async for page in entry_pages(self._store, key, str(since_ms), "+", _ENTRIES_PER_CALL):
@@ -78,7 +78,7 @@ class RefusalStore:
 
 
 async def read_last_use(store: Store) -> dict[str, int]:
-    """When each secret was last used (ms of Redis' clock), by its id; those that never were are not there."""
+    """When each secret was last used (ms of Redis' clock), by its id; secrets that were never used are missing."""
     (found,) = await store.read(("HGETALL", keys.auth_used(store.namespace)))
     return {secret_id.decode(): int(ms) for secret_id, ms in found.items()}
 

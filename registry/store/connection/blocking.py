@@ -118,8 +118,8 @@ def _leave_raw(client: Any, commands: Iterable[str]) -> None:
 def _read_session_tickets(connection: Any) -> None:
     """Read the session tickets that TLS 1.3 sends after the handshake, with the answer to a PING.
 
-    redis-py takes them for data that nobody asked for, and closes the connection, unless an answer came after them. A
-    login has such an answer.
+    Without an answer after the tickets, redis-py takes them for unexpected data, and closes the connection. A login
+    has such an answer.
     """
     if not (connection.username or connection.password):
         connection.send_command("PING")

@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 # How often a client asks its Sentinels for the master: as often as a worker renews its lease.
 _LOOK_EVERY_S = 0.9
-# How many times the timeout of one answer a call waits for a free connection: when a thousand brokers come at once, the
-# last of them waits for all others although Redis is well.
+# A call waits for a free connection for this many timeouts of an answer: when a thousand brokers register at once, the
+# last one waits for all others although Redis is well.
 _WAIT_TIMEOUTS = 3
 
 # Without these options each new connection sends CLIENT SETINFO first: two commands that older servers refuse, and for
@@ -89,8 +89,8 @@ _LEAVES_REPLICAS = {Connection: _Connection, SSLConnection: _SSLConnection, Unix
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
     """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection.
 
-    It asks again every second, beside the calls, and closes all connections to a master that was replaced. Such a
-    one, if it lives, takes writes until the Sentinels demote it ten seconds later, which loses them.
+    It asks again every second, in the background, and closes all connections to a master that was replaced. A replaced
+    master that is still alive accepts writes until the Sentinels demote it ten seconds later; they are lost then.
     """
 
     _looking: asyncio.Task[None] | None = None
@@ -104,7 +104,7 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
         task = asyncio.current_task()
         while not (task and task.cancelling()):  # redis-py's timeouts can swallow a cancellation
             await asyncio.sleep(_LOOK_EVERY_S)
-            with contextlib.suppress(exceptions.RedisError, OSError):  # who connects anew hears of it
+            with contextlib.suppress(exceptions.RedisError, OSError):  # the next connect raises the error
                 await self._leave_replaced()
 
     async def _leave_replaced(self) -> None:
@@ -117,7 +117,7 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
             await connection.disconnect()
 
     async def stop_looking(self) -> None:
-        """Returns when nobody asks the Sentinels any more: a question under way would open a connection again."""
+        """Wait until no request to the Sentinels runs: a running one would open a connection again."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -135,7 +135,7 @@ class _SentinelRedis(Redis):
 
 
 class _Cluster(RedisCluster):
-    """A cluster client whose calls wait for a free connection, and which goes on when the node it began with is dead.
+    """A cluster client whose calls wait for a free connection, and which works on when its first node is dead.
 
     redis-py asks a node for the key of an XREAD (COMMAND GETKEYS): before every read, always the same node, and it
     does not look for another node when that one is dead. Here the key is found without asking.

@@ -44,7 +44,7 @@ _NO_MASTER: Final = "No master found for "
 # How redis-py shows each Sentinel that did not answer behind that.
 _SENTINEL_ADDRESS: Final = re.compile(r"\bhost=([^,]+),port=(\d+)")
 _NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
-# Where in which script it happened, by digest and line: Redis 6.2 says it before the text, 7 or later after it.
+# The digest and line of the script with the error: Redis 6.2 has them before the text, 7 or later after it.
 _SCRIPT_PLACE: Final = re.compile(
     r"(?:ERR )?Error running script \(call to f_\w{40}\): |@user_script: ?\d+: "
     r"| script: (?:\w{40}, )?on @user_script:\d+\.?"

@@ -1,4 +1,4 @@
-"""Asks a Redis for what :mod:`mqregistry.store.connection.fitness` judges. Nothing is changed in it."""
+"""Reads from Redis what :mod:`mqregistry.store.connection.fitness` judges; changes nothing in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a Redis can keep route tables: each finding says what was looked at, what was found, and what to do.
+"""Judges whether a Redis can keep route tables: each finding says what was checked, what was found, and what to do.
 
-Front ends and sweepers look at :func:`server_findings` when they start. The rest is for ``mqregistry doctor``; none of
-it changes anything in Redis.
+Front ends and sweepers check :func:`server_findings` when they start. The other findings are for ``mqregistry doctor``.
+Nothing here changes Redis.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from .url import is_open_to_others, parse_url, without_password
 
 OLDEST_REDIS: Final = (6, 2)
-# The first releases with the mends of CVE-2025-49844, of each line that has some; lines without any never get one.
+# The first release with the fix of CVE-2025-49844 in each release line; other lines never get it.
 _NEVER: Final = 1 << 30
 _MENDED_REDIS: Final = {
     (6, 2): 20, (7, 0): _NEVER, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2,
@@ -29,7 +29,7 @@ _CLOCK_MS: Final = 1_000
 
 State = Literal["ok", "warning", "wrong"]
 Info = Mapping[str, Any]
-"""What Redis answers to INFO, of all sections that are asked for, by redis-py."""
+"""The answer of Redis to INFO, all requested sections together, as redis-py gives it."""
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     check: str  # what was looked at
     state: State  # wrong: it does not work like this, or loses data; warning: it works, with a risk
-    found: str  # found, expected: what is, and what should be
+    found: str  # found, expected: the present and the right value
     expected: str = ""
     advice: str = ""  # what to do
 
@@ -46,12 +46,12 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _measured(check: str, found: str, *, fits: bool, expected: str, advice: str) -> Finding:
-    """A figure that is shown in any case, and warned of when it does not fit."""
+    """A finding with a measured value: ok if it fits, else a warning."""
     return Finding(check, "ok", found) if fits else Finding(check, "warning", found, expected, advice)
 
 
 def server_findings(info: Info, url: str) -> Iterator[Finding]:
-    """What must hold for a front end to start (``wrong`` if it does not), and what it warns of.
+    """The conditions for the start of a front end (``wrong`` if one fails), and its warnings.
 
     info: the sections server, memory and persistence.
     """
@@ -93,7 +93,7 @@ def server_findings(info: Info, url: str) -> Iterator[Finding]:
 
 
 def _mended(info: Info, version: str, told: str, url: str) -> Finding:
-    """Whether the server has the mends of CVE-2025-49844: a script could run any program as its user."""
+    """Whether the server has the fix of CVE-2025-49844: without it a script could run any program as its user."""
     is_valkey = "valkey_version" in info
     numbers = tuple(int(part) for part in str(info.get("valkey_version", version)).split(".")[:3] if part.isdigit())
     mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
@@ -111,7 +111,7 @@ def _first(numbers: tuple[int, ...], least: int) -> str:
 
 
 def state_findings(info: Info, url: str) -> Iterator[Finding]:
-    """What may be wrong with a Redis that is fit by its configuration.
+    """Findings about a Redis whose configuration is right.
 
     info: the sections above, and replication, cluster and commandstats.
     """
@@ -144,7 +144,7 @@ def state_findings(info: Info, url: str) -> Iterator[Finding]:
 
 
 def _script_times(info: Info) -> Iterator[Finding]:
-    """Of all scripts since Redis started, also those of other programs."""
+    """The mean time of all scripts since Redis started, also of other programs' scripts."""
     calls = info.get("cmdstat_evalsha")
     if not isinstance(calls, Mapping) or not int(calls.get("calls", 0)):
         yield Finding("script times", "ok", "no script has run on this Redis yet")

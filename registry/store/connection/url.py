@@ -24,7 +24,7 @@ from ...networks import is_loopback
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
 
-# What the passwords of deploy/ begin with before they are chosen.
+# The beginning of the placeholder passwords in deploy/.
 _EXAMPLE: Final = "change-me"
 
 _QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
@@ -69,16 +69,16 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
     """Parse a Redis URL of any of the forms above.
 
     Args:
-        password: used where the URL has none; without it MQREGISTRY_REDIS_PASSWORD is.
+        password: used if the URL has none; default: MQREGISTRY_REDIS_PASSWORD.
 
     Raises:
-        ConfigError: it has none of the forms, a user without a password, or the password of an example; no message
-            contains a password.
+        ConfigError: it has none of the forms, has a user without a password, or has an example's password; no
+            message contains a password.
     """
     try:
         parts = urlsplit(url)
         _ = parts.port if "," not in parts.netloc else None
-    except ValueError:  # nothing of it is shown: nobody can tell which part of it is the password
+    except ValueError:  # the URL is not shown: any part of it may be the password
         raise ConfigError(f"redis: {without_password(url)!r} cannot be read: {_QUOTED}") from None
     if parts.scheme != "unix" and "@" in f"{parts.path}#{parts.fragment}" + parts.query.partition("sentinel_")[0]:
         raise ConfigError(f"redis: {without_password(url)!r}: an @ stands behind the host: {_QUOTED}")
@@ -160,8 +160,8 @@ def username_of(url: str) -> str | None:
 def without_password(url: str) -> str:
     """The URL as it may be shown and logged.
 
-    A password may hold any character, also where it should be quoted: nothing between ``://`` and the last @ is shown,
-    and of a text that is no Redis URL nothing at all.
+    A password may have any character, even unquoted: the part between ``://`` and the last @ is not shown, and a text
+    that is no Redis URL is not shown at all.
     """
     scheme, sep, rest = url.partition("://")
     if not sep or scheme not in _SCHEMES:

@@ -205,7 +205,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 
 OF_PIPELINE: Final = frozenset(name for name in METRICS if name.startswith("pipeline_"))
-"""Those that ``mqregistry pipeline run`` alone has."""
+"""The metrics that only ``mqregistry pipeline run`` has."""
 
 OF_WORKERS: Final[Mapping[str, Callable[[Iterable[float]], float]]] = {
     **dict.fromkeys(("view_seq", "auth_revision"), min),
@@ -220,13 +220,13 @@ OF_WORKERS: Final[Mapping[str, Callable[[Iterable[float]], float]]] = {
         ), max,
     ),
 }  # fmt: skip
-"""Gauges of which each worker tells its own value, and what is shown of all of these."""
+"""Gauges with a value from each worker, and how /metrics combines these values."""
 
 _SERIES: Final = re.compile(r'(\w+)(?:\{\w+="([^"]*)"(?:,\w+="([^"]*)")?\})?')
 
 
 def of_counters(counted: Mapping[str, float]) -> Iterator[Series]:
-    """Counters, by metric with its labels as a page has them, in their order."""
+    """Counters, by metric with its labels as on the page of /metrics, in that order."""
     for series, value in sorted(counted.items()):
         match = _SERIES.fullmatch(series)
         if match is not None:

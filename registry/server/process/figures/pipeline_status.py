@@ -34,7 +34,7 @@ class PipelineStatus:
     # as pipeline/progress.py has them
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """Note the time between the last entry of a stream that the lake has and the stream's last one."""
+        """Note how far the lake is behind a stream: time from the last entry that the lake has to the newest one."""
         with self._lock:
             self._behind_s[stream, namespace] = seconds
 
@@ -45,7 +45,7 @@ class PipelineStatus:
             self._quarantined[stream] += quarantined
 
     def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
-        """The lake has other figures of the last whole hour: reads them, metric -> cluster -> value."""
+        """The lake has new figures of the last whole hour: reads them, metric -> cluster -> value."""
         values = read()
         with self._lock:
             self._figures[namespace] = values

@@ -68,7 +68,7 @@ class Sweeps:
 
 
 class SweeperStatus(Sweeps):
-    """What a process has done that is nothing but a sweeper."""
+    """The status of a process that is only a sweeper."""
 
     def __init__(self, times: CallTimes) -> None:
         super().__init__()

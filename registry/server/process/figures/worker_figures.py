@@ -1,4 +1,4 @@
-"""What a worker tells the supervisor of itself and its tables beside its counters, cheap enough for every second."""
+"""Figures of a worker and its tables, beside its counters, for the supervisor; cheap enough for every second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def roles(brokers: Mapping[str, BrokerRow]) -> tuple[list[tuple[str, str, int]], int]:
-    """(cluster, role, broker processes) of each, and how many brokerNames have no master."""
+    """(cluster, role, number of broker processes) for each of these, and how many brokerNames have no master."""
     counted: Counter[tuple[str, str]] = Counter()
     clusters: set[str] = set()
     without_master = 0
@@ -46,7 +46,7 @@ def process_figures() -> dict[str, Any]:
     try:
         with open("/proc/self/statm", "rb") as statm:
             memory_bytes = int(statm.read().split()[1]) * _PAGE_BYTES
-    except OSError:  # no Linux: the most that it ever was
+    except OSError:  # not on Linux: the peak value
         memory_bytes = used.ru_maxrss * 1024
     return {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": memory_bytes}
 
@@ -77,7 +77,7 @@ class ChangeCounts:
     """How many changes came, by type; listens to the view."""
 
     def __init__(self) -> None:
-        # those that have not happened are shown, too: else the first ones would be no increase for Prometheus
+        # types without a change are shown as 0: else Prometheus would not see the first change as an increase
         self._counted: Counter[str] = Counter(dict.fromkeys(TYPES, 0))
 
     def applied(self, applied: Applied) -> None:

@@ -1,4 +1,4 @@
-"""What a worker tells the supervisor of itself every second; ``/metrics`` and ``/readyz`` are made of it."""
+"""The status line that a worker sends to the supervisor every second; ``/metrics`` and ``/readyz`` are made of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .worker_figures import ChangeCounts, LoopDelays, UnwritableTopics, process_
 
 
 class StatusSources(NamedTuple):
-    """The parts of a worker that know something of it. stores: of which the calls of Redis are counted."""
+    """The parts of a worker that its status comes from. stores: the stores whose Redis calls are counted."""
 
     view: View
     follower: Follower

@@ -3,8 +3,8 @@
 The parent passes each connection to the worker that has fewest (SCM_RIGHTS).
 
 The kernel's own way, a listening socket a worker (SO_REUSEPORT), deals connections out by a hash of their addresses.
-Of 64 connections over two workers that puts 20 % too many on one of them in one start of nine, over four workers in
-one of two; brokers and clients hold their connections for days, so the imbalance would last.
+With 64 connections and two workers, one worker has 20 % too many in one start of nine; with four workers in one start
+of two. Brokers and clients keep their connections for days, so the imbalance would last.
 
 Each worker has one end of a Unix socket pair (its channel): connections come over it, and the worker sends back one
 byte for each that has closed. The parent keeps the worker's end open as well: connections that a worker had not
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 _OUT_OF_FILES_PAUSE_S: Final = 1.0
 _FULL_PAUSE_S: Final = 0.01
-# Clients that are disconnected all at once connect again at once, and one worker may report that before another does:
+# Clients that lose their connections together connect again at once, and one worker may report before another does:
 # closed connections are subtracted for all workers together, this long after the first report. Otherwise the worker
 # that reports first would get most of them.
 _COUNT_AFTER_S: Final = 0.5
@@ -72,7 +72,7 @@ class _Channel:
         self.ours.setblocking(False)
         self.held = 0  # connections that it was given and that are open, as far as counted
         self.told = 0  # those that it reported as closed since
-        self.taking = taking  # whether it is given any; those that come before it has started wait in the channel
+        self.taking = taking  # whether it gets connections; those that come before it has started wait in the channel
 
     def give(self, connections: list[socket.socket]) -> bool:
         """Pass connections on; False: the channel is full, or the worker takes no more."""
@@ -104,7 +104,7 @@ class _Channel:
 class SharedAcceptor:
     """The parent accepts, and passes each connection to the worker that has fewest. Uses the running event loop.
 
-    A worker that has just ended, and had answered before, still gets its share, which waits for its successor.
+    A worker that had answered and has just ended still gets its share; these connections wait for its successor.
     Otherwise its clients, which all connect again at once, would stay with the other workers.
     """
 
@@ -132,7 +132,7 @@ class SharedAcceptor:
         return self._channels[index].theirs.fileno()
 
     def worker_ready(self, index: int) -> None:
-        """The worker gets its share from now on, also when the one before it failed."""
+        """The worker gets its share from now on, even if the worker before it failed."""
         self._channels[index].taking = True
         if not self._listens:
             self._listener.listen(self._backlog)

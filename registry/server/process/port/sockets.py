@@ -21,7 +21,7 @@ from ....tcp_sockets import listeners
 
 logger = logging.getLogger(__name__)
 
-# The workers of a front end that was killed end at once, those of one that was asked to end drain.
+# After SIGKILL the workers of a front end end at once; after SIGTERM they drain first.
 _WAIT_S: Final = 5.0
 _TRY_EVERY_S: Final = 0.05
 
@@ -46,10 +46,10 @@ def holder_of(port: int) -> str:
 
 
 async def when_free(make: Callable[[], T], stopping: asyncio.Event) -> T:
-    """What ``make`` gives, which takes a port: it is tried again for some seconds while somebody else holds that.
+    """Call ``make``, which opens a port; while another process holds the port, try again for some seconds.
 
     Raises:
-        StartError: it cannot be had; PortTaken: it was not given free in time, or ``stopping`` was set.
+        StartError: the port cannot be used; PortTaken: it was not free in time, or ``stopping`` was set.
     """
     until, told = time.monotonic() + _WAIT_S, False
     while True:
@@ -153,7 +153,7 @@ def advertised(settings: Settings) -> tuple[str, str]:
 
 
 def _own_address(family: socket.AddressFamily) -> str:
-    """The address that this machine has towards others. No packet is sent: only a route is looked for."""
+    """The address of this machine as other machines see it. No packet is sent: the kernel only looks for a route."""
     elsewhere = "2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1"  # addresses of documentation: nobody's
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
