@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -13,16 +12,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mqregistry.errors import MissingRight, StoreError, StoreUnavailable
-from mqregistry.events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS
+from mqregistry.events.journal import CHANGES, STREAMS
 from mqregistry.events.journal import Stream as Name
 from mqregistry.store.streams import acknowledge_with
 
+from . import added
 from .backfill import backfill
 from .bronze import query, snapshot
 from .gold import last_hour
 from .gold.refresh import refresh
 from .lake.lake import Lake
-from .lake.tables import add_new, ensure
+from .lake.tables import add_new
 from .progress import RunReport
 from .redis_stream.entries import entry_id
 from .redis_stream.ranges import EntryId
@@ -30,8 +30,7 @@ from .redis_stream.stream import GapError, Login, OtherPast, Stream
 from .silver.advance import Silver
 from .silver.next_changes import ClockSetBack, MissingChanges
 from .silver.progress import last
-from .spark.errors import Passing, plain
-from .spark.lock import locked
+from .spark.errors import Passing, plain, plain_errors
 from .turns import Stopped, Turns
 
 SILVER: Final = "silver"
@@ -84,25 +83,24 @@ class NamespaceRun:
         self._queries: dict[str, StreamingQuery] = {}
         self._seen: dict[str, int] = {}  # the last batch of each query that was told of
         self._raised: dict[str, Exception] = {}  # in a batch, by the query's name
+        self._begun_seq: int | None = None  # the last change when it began
         self._again_s = 0.0
         self._pause_s = _AGAIN_S / 2
         self._observe_s = 0.0
-        self._lock: contextlib.ExitStack | None = None  # while the namespace is this run's
 
     def once(self) -> None:
         """Take in what is there now.
 
         Raises:
             StoreUnavailable: Redis is away.
-            GapError, LakeError: something is missing; the message says what to do.
-            OtherWriter: another run works on this namespace.
+            GapError, MissingChanges: something is missing; the message says what to do.
             Stopped: it was asked to stop.
         """
-        self._begin()
+        self._patiently(self._begin)
         seq, now_ms = self._now()
         for names in (STREAMS, (SILVER,)):
             self._follow(names)
-        self._observe(seq, now_ms)
+        self._patiently(lambda: self._observe(seq, now_ms))
         self._follow((GOLD,))
         self._told_done()
         self._acknowledge()
@@ -125,14 +123,15 @@ class NamespaceRun:
         if time.monotonic() < self._again_s:
             return
         try:
-            if not self._epoch:
-                self._begin()
+            if self._begun_seq is None:
+                self._patiently(self._begin)
             for name in (*STREAMS, SILVER, GOLD):
                 if name not in self._queries:
                     self._start(name)
             self._look()
             if time.monotonic() >= self._observe_s:
-                self._observe(*self._now())
+                now = self._now()
+                self._patiently(lambda: self._observe(*now))
                 self._told_done()
                 self._observe_s = time.monotonic() + (self._plan.interval_s or 0)
         except StoreUnavailable as error:
@@ -147,17 +146,28 @@ class NamespaceRun:
             jobs.cancelJobGroupAndFutureJobs(str(started.runId))  # a batch of gold has many jobs
             started.stop()
         self._queries.clear()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+
+    def _patiently(self, work: Callable[[], None]) -> None:
+        """Call what may be called again, until it meets nothing that passes by itself."""
+        while True:
+            try:
+                with plain_errors():
+                    work()
+                return
+            except Passing as error:
+                self._pause(error)
+                if self._stop.is_set():
+                    raise Stopped("stopped; the next run goes on from here") from None
+
+    def _pause(self, error: Passing) -> None:
+        self._progress.round_failed("worker_late")
+        self._tell(f"{error}; again")
+        self._pause_s = min(_MOST_S, 2 * self._pause_s)
+        self._stop.wait(self._pause_s)
 
     # beginning
 
     def _begin(self) -> None:
-        if self._lock is None:
-            lock = contextlib.ExitStack()
-            lock.enter_context(locked(self._spark, self._lake, self._plan.namespace, self._tell))
-            self._lock = lock
         stream = Stream(self._login, self._plan.namespace, CHANGES)
         try:
             epoch, _ = stream.epoch()
@@ -171,8 +181,8 @@ class NamespaceRun:
         reached = last(self._lake, self._plan.namespace, epoch)
         # else there is nothing that the query does not see
         if reached is None or reached.seq < max(each.seq for each in taken) or reached.kind == "requarantine":
-            with self._writing:
-                self._advance(self._spark, self._lake)
+            self._catch_up()
+        self._begun_seq, _ = self._now()
 
     def _now(self) -> tuple[int, int]:
         """The number of changes, and the time of Redis then (ms)."""
@@ -235,12 +245,15 @@ class NamespaceRun:
             if stream == name:
                 access = query.Access(self._plan.url, *place, self._reader, self._plan.limit)
                 return query.start(self._spark, self._lake, access, stream, trigger, starting_id)
-        rows, work = (self._changed(), self._silver_batch) if name == SILVER else (self._touched(), self._gold_batch)
+        news, work = (added.changes, self._silver_batch) if name == SILVER else (added.moments, self._gold_batch)
+        rows = news(self._spark, self._lake, *place)
+        checkpoint = query.checkpoint(self._lake, *place, name)
+        added.forget_old(checkpoint)
         lake = Lake(self._lake.root)  # what one knows of its tables is for one thread
 
         def batch(found: DataFrame, _: int) -> None:
             try:
-                with self._writing:
+                with plain_errors(), self._writing:
                     work(found, lake)
             except Exception as error:
                 self._raised[name] = error
@@ -248,24 +261,8 @@ class NamespaceRun:
 
         return (
             rows.writeStream.foreachBatch(batch).queryName(f"{place[0]} {name}").trigger(**trigger)
-            .option("checkpointLocation", query.checkpoint(self._lake, *place, name)).start()
+            .option("checkpointLocation", checkpoint).start()
         )  # fmt: skip
-
-    def _read(self, table: str) -> DataFrame:
-        """What is added to a table; files that OPTIMIZE writes, and entries that are read again, are no news."""
-        ensure(self._spark, self._lake, table)
-        rows = self._spark.readStream.format("delta").option("skipChangeCommits", "true").load(self._lake.path(table))
-        return rows.where((rows.namespace == self._plan.namespace) & (rows.epoch == self._epoch))
-
-    def _changed(self) -> DataFrame:
-        return self._read("bronze/changes").select("seq")
-
-    def _touched(self) -> DataFrame:
-        """The moments that gold has to look at."""
-        steps = self._read("silver/progress").select(F.coalesce("touched_ms", "observed_ms").alias("ms"))
-        for stream in (HEARTBEATS, LOOKUPS):
-            steps = steps.unionByName(self._read(f"bronze/{stream}").select("ms"))
-        return steps
 
     def _silver_batch(self, changed: DataFrame, lake: Lake) -> None:
         """Take in what bronze has: by number, as a set of parts, or a hole, may begin in an earlier batch."""
@@ -293,12 +290,21 @@ class NamespaceRun:
                 self._tell(f"{step_back}; that is done now")
                 for _ in backfill(spark, lake, *place):
                     pass
+
+    def _catch_up(self) -> None:
+        """Bring silver up to date, behind changes that are lost if that was asked for; for the run's own thread."""
+        with self._writing:
+            try:
+                self._advance(self._spark, self._lake)
             except MissingChanges as hole:
-                if tried or not self._accept_gap:
-                    raise GapError(str(hole)) from hole
+                if not self._accept_gap:
+                    raise
                 self._tell(f"accepted: {hole}")
+                # what it reads after the snapshot would be in bronze again, by the query that begins behind that
+                if CHANGES in self._queries:
+                    self._queries.pop(CHANGES).stop()
                 self._take_snapshot(behind_gap=True)
-                self._begin_behind(CHANGES)
+                self._advance(self._spark, self._lake)
 
     def _observe(self, seq: int, now_ms: int) -> None:
         """Record that nothing followed ``seq`` up to now, if that is where silver is."""
@@ -342,18 +348,19 @@ class NamespaceRun:
         )
         reached = last(self._lake, self._plan.namespace, self._epoch)
         self._progress.round_done(took_ms / 1000, reached.seq if reached else 0, self._plan.namespace)
-        self._accept_gap = False  # those that there were, not all to come
+        read = all(name in self._queries and self._queries[name].lastProgress for name in STREAMS)
+        if read and reached and self._begun_seq is not None and reached.seq >= self._begun_seq:
+            self._accept_gap = False  # those that there were when it began, not all to come
         self._pause_s = _AGAIN_S / 2
 
     def _go_on_after(self, name: str, error: Exception) -> None:
         """Start a query again that failed, where that may help."""
         if isinstance(error, Passing):
-            self._progress.round_failed("worker_late")
-            self._tell(f"{error}; again")
-            self._pause_s = min(_MOST_S, 2 * self._pause_s)
-            self._stop.wait(self._pause_s)
+            self._pause(error)
         elif isinstance(error, GapError) and name in STREAMS:
-            self._accept(name, error)
+            self._patiently(lambda: self._accept(name, error))
+        elif isinstance(error, MissingChanges) and self._accept_gap:
+            self._patiently(self._catch_up)
         elif isinstance(error, StoreUnavailable) and self._plan.interval_s is not None:
             raise error
         else:
@@ -374,25 +381,18 @@ class NamespaceRun:
         self._tell(f"accepted: {gap}")
         if stream == CHANGES:
             self._take_snapshot(behind_gap=True)
-            with self._writing:
-                self._advance(self._spark, self._lake)
+            self._catch_up()
             return
         place = self._plan.namespace, self._epoch
         before = query.last_entry(self._lake, *place, _named(stream))
         rewound = head.exists and head.last_generated < before
         first_ms = entry_id(head.first).ms if head.first is not None and not rewound else before.ms
+        if rewound:  # before the row that makes its checkpoint count: killed in between, this is done again
+            trigger: dict[str, Any] = {"availableNow": True}
+            self._query_of(stream, trigger, head.last_generated).awaitTermination()
         add_new(self._spark, self._lake, "silver/gap", place, [(stream, before.ms, max(before.ms, first_ms))])
         with self._writing:
             Silver(self._spark, self._lake, *place).tell("observed", touched_ms=before.ms)
-        if rewound:
-            trigger: dict[str, Any] = {"availableNow": True}
-            self._query_of(stream, trigger, head.last_generated).awaitTermination()
-
-    def _begin_behind(self, stream: str) -> None:
-        """Let a query begin again, behind the snapshot that was just taken."""
-        started = self._queries.pop(stream, None)
-        if started is not None:
-            started.stop()
 
 
 def _named(name: str) -> Name:

@@ -23,6 +23,7 @@ from .maintain import Upkeep
 from .namespace import NamespaceRun, Plan
 from .progress import RunReport, Unwatched
 from .spark.errors import plain_errors
+from .spark.lock import locked
 from .turns import Stopped, Turns
 
 READER: Final = "pipeline"
@@ -63,6 +64,7 @@ def run(
         With ``once`` how many entries each stream brought, of all namespaces together; None: stopped.
 
     Raises:
+        OtherWriter: another application writes to this lake.
         As :meth:`mqregistry.pipeline.namespace.NamespaceRun.once`; of several namespaces one that fails does not stop
         the others, and what it failed of is raised at the end.
     """
@@ -71,6 +73,7 @@ def run(
     writing = Turns(stop)
     failed: list[RegistryError] = []
     with contextlib.ExitStack() as closing, plain_errors():
+        closing.enter_context(locked(spark, lake, tell))
         works: dict[str, NamespaceRun] = {}
         set_log_level = spark.sparkContext.setLogLevel
         closing.callback(set_log_level, "ERROR")

@@ -30,7 +30,7 @@ class Again(NamedTuple):
 def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Again:
     """Read the entries of all streams again that could not be read. Killed anywhere and run again, it is the same."""
     read = left = 0
-    touched: list[int] = []
+    silver = Silver(spark, lake, namespace, epoch)
     for stream in STREAMS:
         name = f"bronze/{stream}"
         if not lake.exists(name):
@@ -44,7 +44,8 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
         [[count, first_ms]] = good.agg(F.count(F.lit(1)), F.min("ms")).collect()
         read, left = read + count, left + rows.count() - count
         if count:
-            touched.append(first_ms)
+            if silver.now is not None:  # first: killed in between, gold looks once more at what is as it was
+                silver.tell("requarantine", touched_ms=first_ms)
             sets = ", ".join(f"{column} = s.{column}" for column in columns.names if column not in ("id_ms", "id_n"))
             spark.sql(
                 f"MERGE INTO {ensure(spark, lake, name)} t USING {{good}} s ON "
@@ -53,9 +54,6 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
                 good=good,
             )
         rows.unpersist()
-    silver = Silver(spark, lake, namespace, epoch)
-    if touched and silver.now is not None:
-        silver.tell("requarantine", touched_ms=min(touched))
     return Again(read, left)
 
 

@@ -41,7 +41,7 @@ def start(
     """Start the query; it goes on where its checkpoint is, or begins behind the last gap that was accepted.
 
     Args:
-        starting_id: it begins behind this entry.
+        starting_id: it begins behind this entry, and behind a gap of which the row follows.
     """
     namespace, epoch = access.namespace, access.epoch
     options = {
@@ -55,7 +55,7 @@ def start(
         begun = len(taken)
         options |= {"startingId": taken[-1].last_id, "startingSeq": str(taken[-1].seq)}
     else:
-        begun = len(gaps(lake, namespace, epoch, stream))
+        begun = len(gaps(lake, namespace, epoch, stream)) + (starting_id is not None)
         if starting_id is not None:
             options["startingId"] = str(starting_id)
     name = f"bronze/{stream}"

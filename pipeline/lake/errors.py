@@ -10,4 +10,4 @@ class LakeError(RegistryError):
 
 
 class OtherWriter(RegistryError):
-    """Another process wrote what this one was about to write; nothing that this one wrote counts."""
+    """Another application writes to this lake; this one has written nothing."""

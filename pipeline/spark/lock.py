@@ -1,4 +1,7 @@
-"""Lets one run at a time work on a namespace of a lake.
+"""Lets one application at a time write to a lake: two may lose each other's commits.
+
+To commit is to rename a file to a name that must not be there. Delta looks and then renames, under a lock of its Java
+alone (LocalLogStore); a rename on a local file system replaces what another Java put there in between.
 
 Spark's Java holds the lock, so that it holds as long as anything may still be written: a Python that was killed may
 leave its Java behind for some seconds.
@@ -17,22 +20,21 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from ..lake.errors import OtherWriter
-from ..lake.lake import CHECKPOINTS, Lake
+from ..lake.lake import Lake
 
 _PATIENCE_S: Final = 120.0
 _TRY_S: Final = 0.5
 
 
 @contextlib.contextmanager
-def locked(spark: SparkSession, lake: Lake, namespace: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a namespace for the length of a block.
+def locked(spark: SparkSession, lake: Lake, tell: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of a lake for the length of a block.
 
     Raises:
-        OtherWriter: another run has it.
+        OtherWriter: another application has it.
     """
-    folder = Path(lake.path(CHECKPOINTS), namespace)
-    folder.mkdir(parents=True, exist_ok=True)
-    file, owner = folder / "lock", folder / "owner"
+    file, owner = Path(lake.path("_lock")), Path(lake.path("_lock_owner"))
+    file.parent.mkdir(parents=True, exist_ok=True)
     jvm: Any = spark._jvm
     channel = jvm.java.io.RandomAccessFile(str(file), "rw").getChannel()
     end_s, told = time.monotonic() + _PATIENCE_S, False
@@ -41,8 +43,10 @@ def locked(spark: SparkSession, lake: Lake, namespace: str, tell: Callable[[str]
         if not _is_gone(who) or time.monotonic() > end_s:
             channel.close()
             raise OtherWriter(
-                f"another run works on namespace {namespace!r} of the lake at {lake.root}"
-                f"{' (process ' + who.replace(' ', ' on ') + ')' if who else ''}: let one at a time do so"
+                f"another application writes to the lake at {lake.root}"
+                f"{' (process ' + who.replace(' ', ' on ') + ')' if who else ''}: let one at a time do so. A "
+                "'pipeline run' reads several namespaces with --also, and is stopped for backfill, requarantine and "
+                "maintain"
             )
         if not told:
             tell(f"waiting for the Java of process {who.partition(' ')[0]}, which ended, to end too")

@@ -62,6 +62,7 @@ _SETTINGS: Final = {
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.streaming.stopTimeout": "10m",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",  # all of them are fetched, and read, at each look
     "spark.python.authenticate.socketTimeout": "10m",  # a busy machine is slow, and nothing is wrong
 }
 

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
+from deltalake import DeltaTable
+
+from mqregistry.errors import StoreUnavailable
 from mqregistry.events.journal import STREAMS
+from mqregistry.pipeline import namespace as namespace_module
+from mqregistry.pipeline.bronze import snapshot
 from mqregistry.pipeline.bronze.again import Again, requarantine
 from mqregistry.pipeline.lake.errors import OtherWriter
 from mqregistry.pipeline.lake.schema import SILVER, TABLES
+from mqregistry.pipeline.namespace import NamespaceRun
 from mqregistry.pipeline.redis_stream.stream import GapError
 from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.silver.advance import Silver
+from mqregistry.pipeline.silver.next_changes import MissingChanges
 from mqregistry.pipeline.silver.progress import gaps, last
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore
+from tests.server.harness import wait_until
 
 from .streams import EPOCH, START_MS, Bed
 from .world import silver_rows
@@ -106,7 +119,7 @@ def test_what_cannot_be_read_is_kept_and_a_newer_release_reads_it(spark, bed, la
     bed.add(strange)
     bed.changes(2)
     bed.add({"x": b"1"}, ids=[f"{START_MS + 55}-0"])
-    with pytest.raises(GapError, match="holds change 2 and then change 4: change 3 is missing"):
+    with pytest.raises(MissingChanges, match="holds change 2 and then change 4: change 3 is missing"):
         once(spark, lake, bed)
     unread = [row for row in lake.read("bronze/changes").to_pylist() if row["reason"] is not None]
     assert (unread[0]["seq"], unread[0]["e"], unread[0]["raw"]) == (None, None, strange)
@@ -166,13 +179,122 @@ def test_a_namespace_that_fails_does_not_stop_the_others(spark, bed, redis_url, 
 
 
 @pytest.mark.usefixtures("without_gold")
-def test_a_second_run_beside_one_ends_with_a_message(spark, bed, lake):
+def test_a_second_application_beside_one_ends_with_a_message(spark, bed, lake):
+    """Of whichever namespace: two applications may lose each other's commits."""
     bed.changes(1)
-    folder = Path(lake.path("_checkpoints"), bed.namespace)
-    folder.mkdir(parents=True)
-    (folder / "owner").write_text(f"{os.getpid()} {socket.gethostname()}")
-    with (folder / "lock").open("w") as held:
+    Path(lake.path("_lock_owner")).write_text(f"{os.getpid()} {socket.gethostname()}")
+    with Path(lake.path("_lock")).open("w") as held:
         fcntl.lockf(held, fcntl.LOCK_EX)  # as another process's Java holds it
-        with pytest.raises(OtherWriter, match=rf"another run works on namespace .*process {os.getpid()} on"):
+        with pytest.raises(OtherWriter, match=rf"another application writes to .*process {os.getpid()} on"):
             once(spark, lake, bed)
     once(spark, lake, bed)
+
+
+@contextlib.contextmanager
+def lasting(spark, lake, bed, monkeypatch, **more):
+    """A run that goes on, without gold, until the block ends; what it raised is raised then. Gives what it tells."""
+    monkeypatch.setattr(NamespaceRun, "_gold_batch", lambda *_: None)
+    stop, told = threading.Event(), []
+    wanted = RunSettings(bed.url, [bed.namespace], **more)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, spark, lake, wanted, interval_s=0.5, tell=told.append, stop=stop)
+        try:
+            yield told, running
+        finally:
+            stop.set()
+        running.result()
+
+
+def wait_for_seq(lake, bed, running, seq):
+    def reached():
+        at = last(lake, bed.namespace, EPOCH)
+        return running.done() or (at is not None and at.seq == seq)
+
+    wait_until(reached, f"silver is at change {seq}", 120)
+
+
+def test_a_hole_that_a_lasting_run_accepts_brings_no_entry_twice(spark, bed, lake, monkeypatch):
+    key = f"mq:{{{bed.namespace}}}:kv"
+    now_ms = int(time.time() * 1000)  # else the snapshot's moment is one of a clock that was set back
+    more = {"type": "from_later", "ignorable": False}
+    bed.add(*[bed.change(ms=now_ms + i, key=f"k{i}", **(more if i == 2 else {})) for i in range(4)])
+    bed.client.sadd(key, "a")
+    bed.client.hset(f"{key}:a", "a", "2")
+    take = NamespaceRun._take_snapshot
+
+    def take_while_changes_come(work, **more):
+        take(work, **more)
+        if more:
+            at_ms = int(time.time() * 1000)
+            bed.add(*[bed.change(ms=at_ms + i, key=f"k{i}") for i in range(3)])
+            reading = work._queries.get("changes")
+            wait_until(lambda: not (reading and reading.isActive) or len(bronze(lake, bed)) == 6, "they are read", 60)
+
+    monkeypatch.setattr(NamespaceRun, "_take_snapshot", take_while_changes_come)
+    with lasting(spark, lake, bed, monkeypatch, accept_gap=True) as (told, running):
+        wait_for_seq(lake, bed, running, 7)
+    assert any(text.startswith("accepted: ") for text in told)
+    read = [row["seq"] for row in lake.read("bronze/changes", namespace=bed.namespace).to_pylist() if row["seq"]]
+    assert sorted(read) == [1, 2, 4, 5, 6, 7]
+
+
+def test_a_lasting_run_that_lost_redis_at_its_beginning_begins_again(spark, bed, lake, monkeypatch):
+    bed.changes(2)
+    take, failed = snapshot.take, []
+
+    def take_later(*args, **more):
+        if not failed:
+            failed.append(1)
+            raise StoreUnavailable("Redis is away")
+        return take(*args, **more)
+
+    monkeypatch.setattr(snapshot, "take", take_later)
+    monkeypatch.setattr(namespace_module, "_AGAIN_S", 0.1)
+    with lasting(spark, lake, bed, monkeypatch) as (told, running):
+        wait_for_seq(lake, bed, running, 2)
+    assert "Redis is away; again in 0.1 s" in told
+
+
+@pytest.mark.usefixtures("without_gold")
+def test_killed_while_it_accepts_an_earlier_state_of_a_stream_it_reads_nothing_twice(spark, bed, lake, monkeypatch):
+    bed.changes(1)
+    bed.add(bed.heartbeat(START_MS), bed.heartbeat(START_MS + 1), stream="heartbeats")
+    once(spark, lake, bed)
+    bed.client.delete(bed.key("heartbeats"))
+    bed.add(bed.heartbeat(START_MS), stream="heartbeats")
+    add, tell = namespace_module.add_new, Silver.tell
+
+    def killed(*_, **__):
+        raise RuntimeError("killed")
+
+    for name, place in (("add_new", namespace_module), ("tell", Silver)):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, killed)
+            with pytest.raises(RuntimeError, match="killed"):
+                once(spark, lake, bed, accept_gap=True)
+    assert (add, tell) == (namespace_module.add_new, Silver.tell)
+    once(spark, lake, bed, accept_gap=True)
+    bed.add(bed.heartbeat(START_MS + 2), stream="heartbeats")
+    once(spark, lake, bed)
+    assert [e[0] for e in bronze(lake, bed, "heartbeats")] == [START_MS, START_MS + 1, START_MS + 2]
+    assert gaps(lake, bed.namespace, EPOCH, "heartbeats") == [(START_MS + 1, START_MS + 1)]
+
+
+@pytest.mark.usefixtures("without_gold")
+def test_a_namespace_that_paused_for_longer_than_delta_keeps_its_log_goes_on(spark, bed, lake):
+    bed.changes(2)
+    once(spark, lake, bed)
+    changes = Path(lake.path("bronze/changes"), "_delta_log")
+    for _ in range(3):  # as other namespaces write on; Delta then removes what is older than a week
+        spark.sql(f"ALTER TABLE delta.`{lake.path('bronze/changes')}` SET TBLPROPERTIES ('other' = '1')")
+    delta = DeltaTable(lake.path("bronze/changes"))
+    delta.create_checkpoint()
+    for commit in sorted(changes.glob("*.json"))[: delta.version()]:
+        commit.unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    silver = Path(lake.path("_checkpoints"), bed.namespace, EPOCH, "silver", "commits")
+    for commit in silver.glob("[0-9]*"):
+        os.utime(commit, (time.time() - 8 * 86_400,) * 2)
+    bed.changes(2)
+    once(spark, lake, bed)
+    assert last(lake, bed.namespace, EPOCH).seq == 4

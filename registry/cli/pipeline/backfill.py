@@ -19,7 +19,7 @@ from .session import SparkStart, conf_option, namespace_options, spark_options
 def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) -> None:
     """Write silver and gold again, from bronze; needs no Redis.
 
-    Until it is done the old tables are read. While 'pipeline run' works on the namespace it is refused.
+    Until it is done the old tables are read. While 'pipeline run' writes to the lake it is refused.
     """
     from mqregistry.pipeline import backfill as work
     from mqregistry.pipeline.gold.refresh import refresh
@@ -36,7 +36,7 @@ def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) ->
         )
     tell = functools.partial(click.echo, err=True)
     tell("starting Spark")
-    with spark.session(err=True) as session, locked(session, where, namespace, tell):
+    with spark.session(err=True) as session, locked(session, where, tell):
         for one in epochs:
             for step in work.backfill(session, where, namespace, one):
                 tell(f"epoch {one}: silver up to change {step.seq}")

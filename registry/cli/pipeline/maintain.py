@@ -15,15 +15,16 @@ from .session import SparkStart, conf_option, spark_options
 def maintain(lake: str, spark: SparkStart) -> None:
     """Merge small files (OPTIMIZE), and remove files that have not counted for seven days (VACUUM).
 
-    'pipeline run' does this by itself, every hour and every day; for 'pipeline run --once' from cron run it once a day.
-    Let nothing else write to the lake meanwhile.
+    'pipeline run' does this by itself, every hour and every day, and this is refused while it runs; for 'pipeline run
+    --once' from cron run it once a day.
     """
     from mqregistry.pipeline.lake.lake import Lake
     from mqregistry.pipeline.maintain import maintain as work
+    from mqregistry.pipeline.spark.lock import locked
 
     where = Lake(lake)
     where.try_to_write()
-    with spark.session() as session:
+    with spark.session() as session, locked(session, where, click.echo):
         files = work(session, where)
     if not files:
         raise click.ClickException(f"there is nothing in {where.root} yet: 'mqregistry pipeline run' fills it")

@@ -25,7 +25,7 @@ def requarantine(namespace: str, lake: str, spark: SparkStart) -> None:
 
     where = Lake(lake)
     where.try_to_write()
-    with spark.session() as session, locked(session, where, namespace, click.echo):
+    with spark.session() as session, locked(session, where, click.echo):
         done = [work(session, where, namespace, epoch) for epoch in where.epochs(namespace)]
     read, left = sum(one.read for one in done), sum(one.left for one in done)
     if not read and not left:
