@@ -131,7 +131,7 @@ class NameServerAddresses:
         timeout_s: for one look-up.
 
     Raises:
-        ConfigError: what was given is no list of addresses.
+        ConfigError: the argument is no list of addresses.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class NameServerAddresses:
     async def _look_up(
         self, entry: NameServerAddress | AddressServer
     ) -> tuple[tuple[NameServerAddress, ...], list[str]]:
-        """Return the addresses of one entry, and what went wrong."""
+        """Return the addresses of one entry, and the error of its look-up."""
         if isinstance(entry, NameServerAddress):
             return await self._resolve(entry)
         try:

@@ -43,7 +43,7 @@ def check_topic_name(value: object) -> str:
 
 
 def check_instance(value: object, kind: type | tuple[type, ...], what: str, expected: str) -> None:
-    """Raise TypeError unless the value is of this kind; ``expected`` says it in words."""
+    """Raise TypeError unless the value is of this kind; ``expected``: the kind in words."""
     if not isinstance(value, kind):
         raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected {expected}")
 
@@ -83,7 +83,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]
 def check_field_types(value: msgspec.Struct, what: str) -> None:
     """Raise TypeError for the first field that has another type than its class declares.
 
-    Structs that a program makes are not looked at by msgspec, only those that it decodes.
+    msgspec checks the types of Structs that it decodes, but not of Structs that a program makes.
     """
     for field in _fields(type(value)):
         given = getattr(value, field.name)

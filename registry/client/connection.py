@@ -32,7 +32,7 @@ _OPAQUE_LIMIT: Final = 2**31
 
 
 OnRequest = Callable[[Command], Command | None]
-"""Answers a request of the peer with the code, remark, fields and body of what it returns; None: no answer."""
+"""Answers a request of the peer: the answer has the code, remark, fields and body of the result; None: no answer."""
 
 
 class ConnectionOptions(TypedDict, total=False):

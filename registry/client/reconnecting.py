@@ -23,7 +23,7 @@ class Backoff:
         self._failures = 0
 
     def failed(self) -> float:
-        """Take in a failure; returns how long the peer is to be left alone now, in seconds."""
+        """Note a failure; returns the seconds in which the peer must not be tried again."""
         pause_s: float = min(self.most_s, self.first_s * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return pause_s * (0.5 + random.random() / 2)
@@ -67,7 +67,7 @@ class ReconnectingConnection:
 
     @property
     def away_s(self) -> float:
-        """For how many seconds the peer is still left alone; 0 when it may be tried."""
+        """The seconds until the peer may be tried again; 0: now."""
         return max(0.0, self._away_until_s - asyncio.get_running_loop().time())
 
     async def connected(self, *, now: bool = False) -> PeerConnection:

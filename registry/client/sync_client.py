@@ -44,7 +44,7 @@ _SIGNALS_S: Final = 0.5
 class BackgroundLoop:
     """A thread whose event loop enters one asynchronous context manager, runs it, and leaves it, in one task.
 
-    what: what messages call it.
+    what: its name in messages.
     """
 
     def __init__(self, client: AbstractAsyncContextManager[object], what: str) -> None:
@@ -60,7 +60,7 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._main, name=what, daemon=True)
 
     def start(self) -> None:
-        """Start the thread and enter the client; what that raises is raised here, and the thread has ended then."""
+        """Start the thread and enter the client; if that raises, the thread has ended, and the error is raised here."""
         self._thread.start()
         try:
             self._entered.result()
@@ -258,7 +258,7 @@ def made_like(
 ) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Any, _Arguments], None]]:
     """Decorate ``__init__`` of a blocking client: it takes the arguments of the asynchronous one, which it makes.
 
-    What is decorated then runs, and may refuse what was made.
+    The decorated method then runs, and may refuse the result.
     """
 
     def decorate(check: Callable[[Any], None]) -> Callable[Concatenate[Any, _Arguments], None]:

@@ -1,6 +1,6 @@
 """Puts the answer to a read into the normal form of a comparison, so that answers are compared as tables are.
 
-A read changes nothing, so it may be repeated. 322 is none: it renews the broker's life.
+A read changes nothing, so it may be repeated. 322 is no read: it counts as a heartbeat.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ABSENT: Final[dict[int, int]] = {
     RequestCode.GET_KV_CONFIG: ResponseCode.QUERY_NOT_FOUND,
     RequestCode.GET_KVLIST_BY_NAMESPACE: ResponseCode.QUERY_NOT_FOUND,
 }
-"""The code that says that there is no such thing."""
+"""The code for a thing that does not exist."""
 
 
 class ReadRequest(NamedTuple):
-    """A read, without what its answer does not depend on. fields: names and values."""
+    """A read, with only the fields that its answer depends on. fields: names and values."""
 
     code: int
     fields: tuple[tuple[str, str], ...]
@@ -56,13 +56,13 @@ class ReadRequest(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The name that its cells have: of a route that is limited to a zone, another than that of the topic."""
+        """The name of its cells; a route that is limited to a zone has another name than the topic."""
         zone = self.field(ZONE_NAME) if self.field(ZONE_MODE).lower() == "true" else ""
         return self.field("topic") + (f" (zone {zone})" if zone else "")
 
 
 def asked_of(request: Command) -> ReadRequest | None:
-    """What a request asks; None when it is no read, or nobody waits for an answer."""
+    """The read of a request; None: it is no read, or wants no answer."""
     names = _FIELDS.get(request.code)
     if names is None or request.is_oneway or request.is_response:
         return None
@@ -95,7 +95,7 @@ _ANSWER_ALONE: Final = dict.fromkeys(("cluster", "broker", "topic", "kv", "confi
 
 
 def _decoded(asked: ReadRequest, answer: Command) -> tuple[dict[str, Any], Parts]:
-    """The tables of a Content that the answer says something of, and what is in none of them."""
+    """The tables of a Content that the answer has data for, and the rest of the answer."""
     body = bytes(answer.body or b"{}")
     match asked.code:
         case RequestCode.GET_ROUTEINFO_BY_TOPIC:

@@ -1,4 +1,4 @@
-"""What one side of a comparison told, in one normal form: equal contents are equal values, wherever they come from."""
+"""The content of one side of a comparison, in one normal form: equal contents are equal values, from any side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Parts = dict[tuple[str, str], str]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one side told at one look."""
+    """Everything that one look found at one side."""
 
     clusters: Mapping[str, frozenset[str]] = {}  # cluster -> its brokerNames
     brokers: Mapping[str, BrokerRow] = {}
@@ -36,7 +36,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def normal_row(row: BrokerRow) -> BrokerRow:
-    """A broker row without what only Redis knows of it; a zone without a name is none."""
+    """A broker row without the parts that only Redis has; a zone without a name is no zone."""
     return BrokerRow(row.cluster, row.broker_addrs, row.zone_name or None, row.enable_acting_master)
 
 

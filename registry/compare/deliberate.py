@@ -1,6 +1,6 @@
 """Says which differences between a Java NameServer and this project are meant: the row of docs/differences.md.
 
-Only what shows by itself that it is one of them is named; a broker that is missing for another reason looks different.
+A difference is named only if its own values show its row; a broker that is missing for another reason looks different.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _of_broker(name: str, java: Content, ours: Content) -> str:
 
 
 def _of_addresses(name: str, java_row: BrokerRow, our_row: BrokerRow | None, java: Content) -> str:
-    """Java has addresses that are not here, and nothing else differs."""
+    """Whether Java has addresses that this project lacks, and nothing else differs."""
     there, here = java_row.broker_addrs, our_row.broker_addrs if our_row else {}
     if here == there or not here.items() <= there.items():
         return ""

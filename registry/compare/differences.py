@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def differences(contents: Mapping[str, Content]) -> list[Difference]:
-    """Every cell that differs between sides, by what each side told; in the order of KINDS and of their names."""
+    """Every cell that differs between sides, in the order of KINDS and of their names."""
     return [
         *_clusters(_of(contents, "cluster", lambda one: one.clusters)),
         *_with_parts("broker", _of(contents, "broker", lambda one: one.brokers), row_parts, contents),
@@ -53,7 +53,7 @@ def _of(contents: Mapping[str, Content], kind: str, table: Callable[[Content], M
 
 
 def _unequal(tables: _Tables) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, side -> its value or None) of each name whose values are not all equal."""
+    """(name, side -> its value or None) for each name with different values."""
     values = list(tables.values())
     if len(values) < 2:
         return

@@ -1,8 +1,8 @@
-"""Keeps since when sides differ in each cell, and says which differences count.
+"""Remembers for each cell since when sides differ, and says which differences count.
 
 A difference counts when two sides were seen to differ in a cell for longer than a heartbeat period, and were not seen
-to agree meanwhile. One in which Java NameServers differ among themselves is then named apart, and one that this project
-means is, at any age.
+to agree meanwhile. Two sorts do not count: cells in which Java NameServers differ among themselves, and, at any age,
+deliberate differences of this project.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 
 
 class Sort(StrEnum):
-    """What becomes of a difference.
+    """How a difference is judged.
 
     COUNTED: it lasts. YOUNG: it may be a change on its way. MEANT: a row of docs/differences.md.
     NOISE: Java NameServers differ among themselves in it, and this project agrees with one of them.
@@ -42,7 +42,7 @@ class Lasted(msgspec.Struct, frozen=True):
     name: str
     part: str
     at: str
-    since_ms: int  # since when those sides were seen to differ that have differed longest
+    since_ms: int  # since when the first pair of these sides has differed
     between: list[Pair]  # the pairs of sides that differ, of this sort
     told: Mapping[str, str | None]  # side -> its value; None: it has none
     row: str = ""  # of docs/differences.md, if it is meant
@@ -83,8 +83,8 @@ class Lasting:
 
         Args:
             contents: what ``found`` was found in.
-            seen: the cells that were looked at, besides those of ``found``; None: all. What differed in another cell
-                stays as it was.
+            seen: the cells that were compared, besides those of ``found``; None: all. Differences in other cells
+                stay as they were.
         """
         now = {difference.cell: difference for difference in found}
         for cell in list(self._cells if seen is None else seen):
@@ -100,7 +100,7 @@ class Lasting:
             self._told.setdefault(cell, {}).update(difference.told)
 
     def _keep(self, cell: Cell, pairs: dict[Pair, _Pair], contents: Mapping[str, Content]) -> None:
-        """Have these pairs differ in a cell, and those of which a side could not be read."""
+        """Note the pairs that differ in a cell; pairs with a side that could not be read stay as they were."""
         unseen = {pair: was for pair, was in self._cells.get(cell, {}).items() if not contents.keys() >= set(pair)}
         if kept := unseen | pairs:
             self._cells[cell] = kept
@@ -121,11 +121,11 @@ class Lasting:
         return list(self._cells)
 
     def open_cells(self) -> list[Cell]:
-        """Those of them that are not meant: they have to be asked for again."""
+        """The differing cells that are not deliberate: they must be read again."""
         return [cell for cell in self._cells if self.is_open(cell)]
 
     def is_open(self, cell: Cell) -> bool:
-        """Whether a cell differs otherwise than is meant."""
+        """Whether a cell has a difference that is not deliberate."""
         return any(pair.sort is not Sort.MEANT for pair in self._cells.get(cell, {}).values())
 
     def standing(self, now_ms: int) -> list[Lasted]:
@@ -147,7 +147,7 @@ class Lasting:
 def _judged(
     cell: Cell, pair: Pair, told: Mapping[str, str | None], contents: Mapping[str, Content]
 ) -> tuple[Sort, str]:
-    """What becomes of a difference between two sides once it is old enough, and its row if it is meant."""
+    """The sort of a difference between two sides once it is old enough, and its row if it is deliberate."""
     java = [side for side in pair if contents[side].is_java]
     if not java:
         return Sort.COUNTED, ""

@@ -1,7 +1,7 @@
 """Decides how far a migration between name servers has come, and what may be done next, from what they tell.
 
-The rule: clients leave the old name servers before brokers do. A Java NameServer that brokers have left tells everybody
-that there is no such topic (code 17).
+The rule: clients leave the old name servers before brokers do. A Java NameServer that brokers have left answers
+that their topics do not exist (code 17).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Step(StrEnum):
 
 
 class StepState(StrEnum):
-    """NEXT: may be done now. LATER: one before it is not done. WRONG: another was done too early. UNKNOWN: see why."""
+    """NEXT: may be done now. LATER: an earlier step is missing. WRONG: another was done too early. UNKNOWN: see why."""
 
     DONE = "done"
     NEXT = "next"
@@ -45,7 +45,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """How far a step is. why: what is lacking, or what speaks for it."""
+    """How far a step is. why: the missing part, or the evidence."""
 
     step: Step
     state: StepState
@@ -56,8 +56,8 @@ def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[st
     """How far each step is, in their order.
 
     Args:
-        old: those that are left. new: those that take over. differences: what they differ in, in words; None: not all
-            of them could be compared.
+        old: the servers to leave. new: the servers that take over. differences: in words; None: not all
+            of the servers could be compared.
     """
     there, here = _brokers(old), _brokers(new)
     left = bool(here) and not there

@@ -47,7 +47,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """Whether no difference is there that counts, or might when it is older, and all sides were read."""
+        """Whether all sides were read, and no difference counts now or could count when it is older."""
         return self.same and not self.of(Sort.YOUNG)
 
 
@@ -59,7 +59,7 @@ class Alike(msgspec.Struct):
 
 
 def alike(differences: Iterable[Lasted]) -> list[Alike]:
-    """Put together those that differ in nothing but their name, the oldest first."""
+    """Group differences that differ only in their names, the oldest first."""
     found: dict[object, Alike] = {}
     for one in differences:
         same = (one.sort, one.row, one.kind, one.part, one.at, tuple(sorted(one.told.items())), tuple(one.between))

@@ -1,6 +1,6 @@
 """The settings in force: a process's own settings, the shared configuration, and the namespace's compat mode together.
 
-Front ends, sweepers and commands call :func:`in_force`, so that all of them obey the same values.
+Front ends, sweepers and commands call :func:`in_force`, so that all of them use the same values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def in_force(own: Settings, shared: Mapping[str, str], *, compat: str | None = N
     because nothing may stop a running front end.
 
     Args:
-        own: what this process was started with.
+        own: the settings that this process was started with.
         shared: the shared configuration of its namespace (``P:config``), property key -> text.
         compat: of the namespace, where it may differ from ``own.compat``.
 
@@ -68,7 +68,7 @@ def without(settings: Settings, keys: Collection[str]) -> Settings:
 def own_values(settings: Settings) -> dict[str, tuple[str, str]]:
     """What a process was started with: key -> value and source of every setting that has not its default.
 
-    Others may read it: no secret and no URL of Redis is among it, and a long value is cut.
+    Others may read these values: they contain no secret and no URL of Redis, and long values are cut.
     """
     return {
         option.key: (option.show(getattr(settings, name))[:_MOST_CHARS], settings.source(name))

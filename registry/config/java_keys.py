@@ -46,7 +46,7 @@ def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Ma
 
     Args:
         environ: of the process. config_file: of ``-c``: there Java writes what a 318 changes.
-        in_file: what the file has of the keys of this module.
+        in_file: the keys of this module that the file has, with their values.
     """
     folder = home(environ) / "namesrv"
     paths = {

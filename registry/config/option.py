@@ -1,4 +1,4 @@
-"""What a setting is besides its type and default, and how its value is parsed and shown."""
+"""The description of a setting besides its type and default, and how its value is parsed and shown."""
 
 from __future__ import annotations
 

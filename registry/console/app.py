@@ -108,7 +108,7 @@ PAGES: Final[dict[str, tuple[Handler, Twin | None]]] = {
     "/dismiss": (now.ask_dismiss, None),
     "/events": (changes.events, None),
 }
-"""Address of a page -> what answers it, and what it has as JSON, if it has a twin."""
+"""Address of a page -> its handler, and its twin (the page as JSON), if it has one."""
 TWINS: Final = {path: twin for path, (_, twin) in PAGES.items() if twin is not None}
 
 
@@ -143,7 +143,7 @@ def make_app_of_several(consoles: Sequence[Console], reach: Reach = _HERE) -> St
 def _endpoint(
     console: Console, handler: Handler, twin: Twin | None = None, of: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Answers a page; as JSON if ``of`` is set: the address of the page, whose rights hold."""
+    """Answers a page, or its twin as JSON if ``of`` is set: the address of that page, whose rights the twin needs."""
 
     async def answer(request: Request) -> Response:
         request.state.twin, request.state.is_twin = twin, bool(of)
@@ -262,7 +262,7 @@ async def describe(console: Console, request: Request) -> Response:
 
 
 async def _refuse(console: Console, request: Request, refused: Refused) -> Response:
-    """Say which right is missing, and the command that gives it; a page that was open goes there by itself."""
+    """The answer that names the missing right, and the command that gives it; an open page loads it by itself."""
     text = str(refused)
     page = await console.page(request, "refused.html", 403, text=text, mend=refused.mend, live=False, connected=False)
     if "hx-request" in request.headers:
@@ -271,7 +271,7 @@ async def _refuse(console: Console, request: Request, refused: Refused) -> Respo
 
 
 class _Server(uvicorn.Server):
-    """Ends with a signal as with its work done: an end that was asked for is no fault."""
+    """A server that ends normally after a signal: a requested end is no fault."""
 
     def __init__(self, config: uvicorn.Config, consoles: Sequence[Console]) -> None:
         super().__init__(config)
@@ -292,7 +292,7 @@ class _Server(uvicorn.Server):
     def _end(self) -> None:
         self.should_exit = True
         for console in self._consoles:
-            console.state.stop()  # streams of open pages end only when they are told to
+            console.state.stop()  # streams of open pages do not end by themselves
 
 
 async def serve(
@@ -304,9 +304,9 @@ async def serve(
 
     Args:
         stores: on namespaces that exist; with several, each has its pages below ``/ns/NAME``. folder: for checkpoints.
-        host: the caller has checked it, with reach. when_ready: is called with the address of the console once it
-            answers. open_lake: gives what knows an older past of a namespace, and makes the report. report_file: the
-            report, made by somebody.
+        host: the caller has checked it, with reach. when_ready: called with the address of the console once it
+            answers. open_lake: opens the lake, which has an older past and makes the report. report_file: a report
+            that was made before.
 
     Raises:
         StartError: the port is taken; or users log in, and cannot be read.
@@ -334,7 +334,7 @@ async def serve(
                     "nobody can log in yet: 'mqregistry auth user add NAME --role operator', then "
                     "'mqregistry auth secret add NAME'"
                 )
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # that it starts, the console says itself
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the console itself says that it starts
         app = make_app(consoles[0], reach) if len(consoles) == 1 else make_app_of_several(consoles, reach)
         config = uvicorn.Config(
             app, host=host, port=port, log_config=None, access_log=False, lifespan="on",

@@ -21,9 +21,9 @@ def minutes_chart(
     """What was counted in each minute of the hour until then, as bars; the label says the same to who cannot see them.
 
     Args:
-        of, what: the time, and what was counted, in the language of the page. is_level: each minute has how many
-            there were, not how many came. changes: the address of the page of changes: a range that somebody draws in
-            the chart leads there (console.js).
+        of, what: the time, and the counted thing, in the language of the page. is_level: each minute has the
+            number that existed, not the number of new ones. changes: the address of the page of changes: a range that
+            is selected in the chart leads there (console.js).
     """
     last = now_ms // MINUTE_MS
     counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]

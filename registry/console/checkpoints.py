@@ -21,7 +21,7 @@ _MOST: Final = 400
 
 
 class StreamPlace(NamedTuple):
-    """Where in the stream the tables of a checkpoint are. ms: of the last change in it. seq, last_id: its numbers."""
+    """The place of a checkpoint in the stream. ms, seq, last_id: time, number and entry of its last change."""
 
     ms: int
     seq: int
@@ -52,7 +52,7 @@ def encode_tables(tables: Tables) -> bytes:
 
 
 def decode_tables(data: bytes) -> Tables:
-    """The same tables again. A ValueError says that these bytes are none."""
+    """Decode tables. ValueError: these bytes are no tables."""
     try:
         content = _decode(zlib.decompress(data))
     except (zlib.error, msgspec.DecodeError) as error:
@@ -83,7 +83,7 @@ class Checkpoints:
         self.folder = folder / of
 
     def places(self) -> list[StreamPlace]:
-        """Where there are checkpoints, the oldest first."""
+        """The places of all checkpoints, the oldest first."""
         try:
             names = os.listdir(self.folder)
         except OSError:

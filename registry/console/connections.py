@@ -31,7 +31,7 @@ def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
         _late: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            """Hang up when there are too many."""
+            """Close the connection if there are too many."""
             super().connection_made(transport)
             self._address = (transport.get_extra_info("peername") or ("?",))[0]
             of_address[self._address] += 1
@@ -47,7 +47,7 @@ def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
             self._look()
 
         def connection_lost(self, error: Exception | None) -> None:
-            """Count it no more."""
+            """The connection is closed: stop counting it."""
             of_address[self._address] -= 1
             if not of_address[self._address]:
                 del of_address[self._address]

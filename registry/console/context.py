@@ -1,4 +1,4 @@
-"""What the handlers of all pages of a namespace work with, and how a page is made from a template."""
+"""The context of all page handlers of a namespace, and how a page is made from a template."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _COMMAND: Final = re.compile(r"'(mqregistry [^']+)'")
 
 
 class BadRequest(RegistryError):
-    """What the address of the page says makes no sense; the message says what was expected."""
+    """The address of the page has a wrong value; the message says what was expected."""
 
 
 class PageNotAllowed(RegistryError):
@@ -58,7 +58,7 @@ class PageNotAllowed(RegistryError):
 
 
 class NotThere(RegistryError):
-    """There is no such thing; the message may say what there is, with names that have a page."""
+    """The named thing does not exist; the message may name existing ones that have a page."""
 
     def __init__(self, text: str, names: Iterable[Named] = ()) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ class NotThere(RegistryError):
 
 
 class PageWriter:
-    """Makes HTML of templates, with the addresses that lead on from there."""
+    """Makes HTML of templates, with the addresses of other pages."""
 
     def __init__(self, root_path: str, home_path: str | None, version: str, namespace: str = "") -> None:
         self.root_path = root_path.rstrip("/")  # what the addresses of its pages begin with
@@ -81,11 +81,11 @@ class PageWriter:
         return self.home_path != self.root_path
 
     def url(self, path: str, **query: Any) -> str:
-        """The address of a page, with what is set of a query."""
+        """The address of a page, with the given members of a query."""
         return _address(self.root_path + path, query)
 
     def home_url(self, path: str, **query: Any) -> str:
-        """The address of what all namespaces of this process share."""
+        """The address of a page that all namespaces of this process share."""
         return _address(self.home_path + path, query)
 
     def _static(self, name: str) -> str:
@@ -102,9 +102,9 @@ class PageWriter:
         """A sentence in which names lead to their pages.
 
         Args:
-            names: in the order of the text, which may lack some. prefix: what the ids of the links begin with: by them
-                a refresh finds again which link has the focus. in_list: of many such sentences, each with a page of
-                its own: the links are no stops of the Tab key.
+            names: in the order of the text, which may lack some. prefix: of the ids of the links, by which a
+                refresh finds the link with the focus again. in_list: the sentence is one of many, each with a page of
+                its own: the Tab key skips its links.
         """
         made: list[str] = []
         place, rest = 0, ' tabindex="-1">' if in_list else ">"
@@ -162,18 +162,18 @@ class Console(PageWriter):
         state.on_load.append(self._words.clear)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """What runs as long as the console does."""
+        """The tasks that run as long as the console."""
         works = [self.state.follow(), self.past.keep(), self.lanes.keep(), self.missing.keep(), self.beats.keep()]
         return works if self.logins is None else [*works, self.logins.rules.follow()]
 
     def who(self, request: Request) -> Viewer | None:
-        """Who sends a request; None: nobody that is logged in."""
+        """The viewer who sends a request; None: no session."""
         return self.operator if self.logins is None else self.logins.viewer(request)
 
     def words(self, change: Change) -> Markup:
-        """What a change says, in a list; kept, as each refresh of each open page shows nearly the same ones."""
+        """The text of a change in a list; cached, as each refresh of each open page shows nearly the same ones."""
         key = change.seq, len(getattr(change, "topics", ())), language()
-        # the topics: of the newest one some parts may still have to come
+        # with the number of topics: some parts of the newest change may still be missing
         made = self._words.get(key)
         if made is None:
             if len(self._words) >= _WORDS:
@@ -240,7 +240,7 @@ class Console(PageWriter):
         )  # fmt: skip
 
     def status(self) -> str:
-        """Since when what is shown may be out of date: the words at the top of each page."""
+        """Since when the page may be out of date: the words at the top of each page."""
         return Markup(self.fragment("status.html", state=self.state))
 
     async def instant(self, request: Request, name: str = "at") -> int | None:
@@ -258,7 +258,7 @@ class Console(PageWriter):
             raise BadRequest(str(error)) from None
 
     async def then(self, request: Request) -> Then | None:
-        """The tables of the instant that the address asks for; None: now. NotKnown: nobody knows what was then."""
+        """The tables of the instant that the address asks for; None: now. NotKnown: that past is unknown."""
         at_ms = await self.instant(request)
         return None if at_ms is None else await self.past.at(at_ms)
 
@@ -285,7 +285,7 @@ class Console(PageWriter):
         return await self.page(request, template, **(of | values))
 
     async def _slider(self) -> dict[str, Any]:
-        """From when to when the slider goes."""
+        """The first and the last instant of the slider."""
         reach = None
         if self.state.stale_since_ms is None:
             with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and goes on without
@@ -307,7 +307,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True, auto_reload=False, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined, finalize=_shown,
     )  # fmt: skip
-    # for what a form sends back: a name as it is, only escaped for HTML
+    # for values that a form sends back: the plain name, only escaped for HTML
     templates.filters["raw_text"] = lambda text: Markup(escape(text))
     templates.filters["commands"] = _COMMAND.split
     templates.globals |= {
@@ -342,7 +342,7 @@ def change_number(text: str) -> int:
 
 
 def paged(request: Request, rows: Sequence[Any], name: str = "rows") -> dict[str, Any]:
-    """What a template gets of a list: those of the page that is asked for, under this name, and how many there are."""
+    """The values of a list for a template: the items of the requested page, under this name, and the number of all."""
     pages, text = max(1, -(-len(rows) // _PER_PAGE)), request.query_params.get("page", "1")
     if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise BadRequest(say("page={text}: expected a number from 1 to {pages}", text=text[:30], pages=pages))
@@ -374,12 +374,12 @@ def time_tag(ms: int) -> Markup:
 
 
 def _shown(value: Any) -> Any:
-    """Every text that a template shows passes here: nothing in it changes how the page around it is displayed."""
+    """Every text of a template passes here: characters that would change how the page is displayed are escaped."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _zone() -> dict[str, Any]:
-    """The zone of the times on a page: its name, empty: that of this machine; in words; minutes before UTC's now."""
+    """The time zone of a page: its name (empty: this machine's), its words, and its minutes before UTC now."""
     now = local_datetime(time.time() * 1000)
     now = now if now.tzinfo is not None else now.astimezone()
     offset = now.utcoffset()

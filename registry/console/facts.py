@@ -1,6 +1,6 @@
 """What pages show and no event tells: deadlines, leases, streams and their readers, refused requests.
 
-Read once a second, and after a change at once, but no more often than ten times a second, however many pages are open.
+Facts are read once a second, and at once after a change, at most ten times a second, for all open pages together.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Facts(NamedTuple):
 
 
 class FactReader:
-    """Reads the facts of a namespace; while Redis is away it gives those that it read last."""
+    """Reads the facts of a namespace; while Redis is away it gives the last ones."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -61,11 +61,11 @@ class FactReader:
         return self._last
 
     def front_end(self, front_end: str) -> str:
-        """The name of a front end; of one that told its name for the last time before this console looked, its id."""
+        """The name of a front end; its id, if its status ended before this console started."""
         return self._names.get(front_end) or say("a front end that is gone (id {id})", id=front_end)
 
     def remember(self, front_ends: Iterable[FrontEnd]) -> None:
-        """Keep their names: Redis forgets them an hour after their end, streams have their ids for a day."""
+        """Keep names of front ends: Redis forgets them an hour after their end, streams have their ids for a day."""
         for one in front_ends:
             self._names.pop(one.id, None)
             self._names[one.id] = one.name

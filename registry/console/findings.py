@@ -20,7 +20,7 @@ from .recent.signs import Signs
 
 Level = Literal["bad", "warn", "note"]
 LEVEL_NAMES: Final[dict[Level, str]] = {"bad": marked("Wrong"), "warn": marked("Look"), "note": marked("Note")}
-"""What pages call a level, in English; the worst first."""
+"""The words of pages for each level, in English; the worst first."""
 
 _HEARD_MS: Final = 5_000
 _SWEPT_MS: Final = 10_000
@@ -32,17 +32,17 @@ _REGISTERS: Final = re.compile(r"a broker registers as (\S+), (.+), over a conne
 
 
 class ConsoleFinding(NamedTuple):
-    """What needs a look, in one sentence or two."""
+    """A finding that an operator should check, in one or two sentences."""
 
     level: Level
     text: str
     page: str = ""  # where there is more, as a path with its query
-    dismiss: str = ""  # the departure that it tells of, which an operator can take off the page
-    names: tuple[Named, ...] = ()  # which in it have a page
+    dismiss: str = ""  # the departure in it, which an operator can remove from the page
+    names: tuple[Named, ...] = ()  # the names in it that have a page
 
 
 class TopicSums(NamedTuple):
-    """What was counted over all topics."""
+    """Numbers that were counted over all topics."""
 
     topics: int
     unwritable: int  # topics other than RocketMQ's own for which a producer finds no queue
@@ -72,8 +72,8 @@ def find(
     """Everything but what happened to brokers that somebody should look at.
 
     Args:
-        stale_since_ms: when Redis last answered, None while it does. reason: why it does not. away: from when to when
-            it last did not. recent: the last changes, to see which of them a front end lacks.
+        stale_since_ms: when Redis last answered, None while it answers. reason: why it does not. away: start and end of
+            its last absence. recent: the last changes, to see which of them a front end lacks.
     """
     found: list[ConsoleFinding] = []
     if stale_since_ms is not None:

@@ -1,4 +1,4 @@
-"""Which names in a sentence have a page of their own. Pure."""
+"""Finds the names in a sentence that have a page of their own. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def brokers_named(names: Iterable[str]) -> tuple[Named, ...]:
 
 
 def names_in(change: Change) -> Iterator[Named]:
-    """What the words of a change name (:func:`mqregistry.operators.words.what`), in their order."""
+    """The names in the words of a change (:func:`mqregistry.operators.words.what`), in order."""
     match change:
         case TopicDeleted():
             yield Named("topic", change.topic)
@@ -61,7 +61,7 @@ def _topics(names: Iterable[str]) -> Iterator[Named]:
 
 
 def find_name(text: str, name: str, begin: int) -> int:
-    """Where a name stands in a text as a whole word, from a place on; -1: nowhere."""
+    """The first place, from a start on, at which a text has a name as a whole word; -1: nowhere."""
     while (place := text.find(name, begin)) >= 0:
         if text[max(0, place - 1) : place] in _BEFORE and _BEHIND.match(text, place + len(name)):
             return place

@@ -1,7 +1,7 @@
 """Several namespaces of one Redis in one console: a first page that lists them; each has its pages below ``/ns/NAME``.
 
-Users and rules are those of a namespace. A viewer who is not logged in to a namespace learns nothing of it: each of its
-addresses has the same answer as that of a name that does not exist.
+Each namespace has its own users and rules. A viewer without a login to a namespace learns nothing of it: its
+addresses give the same answer as those of a namespace that does not exist.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NamespaceLine(NamedTuple):
     level: str  # of the worst that is wrong, empty: nothing is
     text: str  # what that is
     wrong: int
-    user: str  # as whom somebody is logged in there; who may not list its tables gets no numbers
+    user: str  # the user who is logged in there; without the right to list its tables there are no numbers
     page: str
     show: str = ""  # where there is more of it
     brokers: int | None = None
@@ -65,7 +65,7 @@ class Namespaces(PageWriter):
         self._apps = {console.namespace: (console, app) for console, app in apps.items()}
 
     def _seen(self, request: Request) -> list[tuple[Console, Viewer]]:
-        """The namespaces that somebody may know of."""
+        """The namespaces that a viewer may know of."""
         viewers = ((console, console.who(request)) for console, _ in self._apps.values())
         return [(console, viewer) for console, viewer in viewers if viewer is not None]
 
@@ -147,7 +147,7 @@ class Namespaces(PageWriter):
         )  # fmt: skip
 
     async def events(self, request: Request) -> Response:
-        """The stream of a browser, of all namespaces that it may see: six connections are all that a host gets."""
+        """One stream for all namespaces that a browser may see: browsers open at most six connections to a host."""
         speak(request)
         seen = self._seen(request)
         if not seen:
@@ -158,7 +158,7 @@ class Namespaces(PageWriter):
         )
 
     async def elsewhere(self, request: Request, _: Exception) -> Response:
-        """An address without a namespace, as it was before there were several: it means the first one."""
+        """An address without a namespace, from the time of a single namespace: it leads to the first one."""
         speak(request)
         if self._first.who(request) is None:
             return login.ask(self, request)

@@ -1,9 +1,9 @@
 """Time travel without a lake: the tables of an instant, from a checkpoint and a replay of the stream behind it.
 
-Events hold new values, so a replay can only go forward, from tables that are known as a whole: the empty ones before
+Events hold new values, so a replay can only go forward, from complete tables: the empty ones before
 change 1, while the stream still has that, or a checkpoint. The console writes one when it starts, one each hour, and
-one after a number of changes of a replay. What the past was is therefore known exactly, or it is said since when it is.
-What is older, or was before Redis was emptied, is asked of the lake if the console was given one.
+one after a number of changes of a replay. So the past is known exactly from a certain time on, which pages show.
+An older past, or the past before Redis was emptied, comes from the lake if the console has one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ASK_AGAIN_S: Final = 60.0
 
 
 class NotKnown(RegistryError):
-    """What held at that instant cannot be told any more; the message says since when it can."""
+    """The tables of that instant are not known any more; the message says since when they are."""
 
 
 class NotYet(NotKnown):
@@ -75,11 +75,11 @@ class Then(NamedTuple):
     tables: Tables
     # brokerName -> the last change of its row that the replay saw: when, and by whom
     since: dict[str, tuple[int, By | None]]
-    of_lake: bool = False  # the lake says so, which knows no seq and ms of all tables
+    of_lake: bool = False  # they come from the lake, which has no seq and ms of all tables
 
 
 class PastRoutes(Protocol):
-    """What is known of a time that the stream does not reach back to. Each may take a second, and runs in a thread."""
+    """The past before the stream begins. Each method may take a second, and runs in a thread."""
 
     def since_ms(self) -> int | None:
         """The first instant that it knows; None: it knows nothing, or cannot be read."""
@@ -88,13 +88,13 @@ class PastRoutes(Protocol):
         """The tables of an instant; a RegistryError says that it does not know that instant."""
 
     def report(self) -> tuple[str, int]:
-        """The pipeline's report as HTML, and up to when it knows what happened (ms); a RegistryError: there is none."""
+        """The pipeline's report as HTML, and the end of the time in it (ms); a RegistryError: there is no report."""
 
 
 class Past:
     """The past of the namespace that a state follows.
 
-    folder: where checkpoints are kept. lake: what knows more; None: nothing does.
+    folder: where checkpoints are kept. lake: has an older past; None: no lake.
     """
 
     def __init__(self, state: State, folder: Path, lake: PastRoutes | None = None) -> None:
@@ -109,7 +109,7 @@ class Past:
 
     @property
     def folder(self) -> Path:
-        """Where what the console keeps of this namespace is."""
+        """The folder of the console's files for this namespace."""
         return self._checkpoints().folder
 
     def _checkpoints(self) -> Checkpoints:
@@ -144,7 +144,7 @@ class Past:
         found = await find_change(state.store, seq)
         if found is None:  # it was trimmed, or lost, meanwhile
             return True
-        # No earlier than any change in it, also where the clock was set back: the ids of the stream never are.
+        # No earlier than any change in it, even if the clock was set back: ids of the stream never go back.
         known = checkpoints.places()
         id_ms = int(last_id.partition("-")[0])
         ms = max(found[1][-1].ms, latest_ms, id_ms, *(one.ms for one in known if one.seq < seq))
@@ -195,7 +195,7 @@ class Past:
             return found
 
     async def _of_lake(self, at_ms: int, unknown: NotKnown) -> Then:
-        """What the lake says of an instant that the stream does not know."""
+        """The tables from the lake, for an instant before the stream."""
         if self._lake is None or isinstance(unknown, NotYet):
             raise unknown
         try:
@@ -230,7 +230,7 @@ class Past:
         return await self._forward(begin.tables, begin.place, at_ms)
 
     async def begin(self, at_ms: int) -> Beginning | None:
-        """Where a replay of everything since an instant begins, or else of as much as is known; None: of nothing."""
+        """The start of a replay of the time since an instant, or of a part of it; None: nothing is known."""
         async with self._busy:
             reach = await self.reach()
             if reach is None:
@@ -243,7 +243,7 @@ class Past:
         checkpoints = self._checkpoints()
         for place in reversed([one for one in reach.places if one.ms <= at_ms]):
             gone = await _has_vanished(self._state.tail_store, place)
-            # else Redis came back with less, and went on otherwise
+            # else Redis lost changes, and got others since
             tables = None if gone else await asyncio.to_thread(checkpoints.read, place)
             if tables is not None:
                 return Beginning(tables, place, place.ms)
@@ -251,7 +251,7 @@ class Past:
         return Beginning(Tables(), StreamPlace(0, 0, "0-0"), reach.since_ms) if reach.whole else None
 
     async def _forward(self, tables: Tables, place: StreamPlace, at_ms: int) -> Then:
-        """Apply what was changed behind a place, up to an instant."""
+        """Apply the changes after a place, up to an instant."""
         follow = Follow(self._state.tail_store, seq=place.seq, last_id=place.last_id)
         seq, ms, latest_ms, count = place.seq, place.ms, place.ms, 0
         since = dict[str, tuple[int, By | None]]()
@@ -291,7 +291,7 @@ def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:
 
 
 async def _has_vanished(tail_store: Store, place: StreamPlace) -> bool:
-    """Whether Redis has lost the change of a place; a stream that was trimmed behind it does not say so."""
+    """Whether Redis has lost the change of a place; a stream that was trimmed after it does not show that."""
     if await last_change_id(tail_store) == place.last_id:
         return False  # of a stream that was trimmed whole nothing else tells
     ms, _, number = place.last_id.partition("-")

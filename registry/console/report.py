@@ -1,4 +1,4 @@
-"""The report of the pipeline, as a page within the console: a file that somebody made, or made here from the lake."""
+"""The report of the pipeline, as a page of the console: from a file, or made here from the lake."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the console knows of the tables now: one copy for all pages, kept current from the stream of changes.
 
 The tables are read and followed as a front end does it (:mod:`mqregistry.follow`); unlike a front end the console
-holds no lease, writes nothing, and gives nothing back.
+holds no lease, writes nothing, and restores nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _ANSWER_S: Final = 0.5
 _CHANGES_PER_READ: Final = 100
 _NONE: Final = marked("no namespace {name} in this Redis: it was emptied, or no front end served it yet")
 _RECENT: Final = 500
-# The first change after a quiet time is read at once. Those that follow are read together: told one by one they cost
-# twice as much, and each would be read in the moment in which front ends on the same core apply it.
+# The first change after a quiet time is read at once. The next ones are read together: one by one they would cost twice
+# as much, and each would be read at the moment in which front ends on the same core apply it.
 _GATHERED_S: Final = 0.15
 # 50 pages are notified within 30 ms. One at a time they cost a third more: to wake one costs as much as to notify it.
 _PAGES_AT_ONCE: Final = 2
@@ -51,7 +51,7 @@ class WakingPace:
     """
 
     def __init__(self) -> None:
-        self._due: dict[OpenPage, None] = {}  # who waited longest first
+        self._due: dict[OpenPage, None] = {}  # the one that waited longest comes first
 
     def add(self, listener: OpenPage) -> None:
         """Something is new for this page."""
@@ -79,7 +79,7 @@ class OpenPage:
         self._states[0].pace.add(self)
 
     def wake(self) -> None:
-        """Have :meth:`wait` return at once."""
+        """Make :meth:`wait` return at once."""
         self._new.set()
 
     async def wait(self, most_s: float) -> None:
@@ -134,7 +134,7 @@ class State:
 
     @property
     def reason(self) -> str:
-        """Why what is shown may be old, in the language of the page; empty while Redis answers."""
+        """Why the page may be out of date, in the language of the page; empty while Redis answers."""
         message, values = self._why
         return say(message, **values) if message else ""
 
@@ -145,11 +145,11 @@ class State:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tables are of the moment between two changes: no part of one waits for the others."""
+        """Whether the tables have only whole changes: no part of a change waits for its other parts."""
         return self.loaded and self._last_seq == self.seq
 
     def stop(self) -> None:
-        """Have the streams of open pages end."""
+        """End the streams of open pages."""
         self.stopping = True
         self._tell()
 
@@ -263,6 +263,6 @@ class State:
         self.wake_listeners()
 
     def wake_listeners(self) -> None:
-        """Have the browsers that are open hear where the tables are, and by which rules."""
+        """Notify open browsers of the last change of the tables, and of the rules."""
         for listener in self.listeners:
             listener.note()

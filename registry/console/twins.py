@@ -1,7 +1,7 @@
 """Pages as JSON, for programs: what each page has there, in a form with a version; and OpenAPI's description of all.
 
-A page names what its twin has, with the types (:class:`Twin`); the values are those that its template gets, so a
-caller sees what he would see on the page.
+A page lists the members of its twin, with their types (:class:`Twin`); the values are those of its template, so a
+caller gets the same data as on the page.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..events.by import By
 from ..events.changes import Change
 
 VERSION: Final = 1
-"""Raised when a member goes, or changes its meaning; new members do not count."""
+"""Increased when a member is removed or changes its meaning; not for new members."""
 JSON: Final = "application/json"
 
 
 class Twin(NamedTuple):
-    """What a page of the console has as JSON."""
+    """The JSON form of a page of the console."""
 
     summary: str
     fields: Mapping[str, Any]  # name -> type, of the values that its template gets

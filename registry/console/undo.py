@@ -16,7 +16,7 @@ class NotUndone(RegistryError):
 
 
 def can_undo(change: Change) -> bool:
-    """Whether an action may put it back: what brokers and processes do, they do again by themselves."""
+    """Whether an action may reverse it: changes by brokers and processes come back by themselves."""
     if isinstance(change, (KvPut, KvDeleted)):
         return change.key is not None
     return isinstance(change, (TopicDeleted, TopicRegistered, WritePermSet))

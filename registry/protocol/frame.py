@@ -75,7 +75,7 @@ class FrameReader:
         return b"".join(self.pending)[LENGTH_BYTES:size]
 
     def skip(self) -> None:
-        """Keep nothing of the unfinished frame, neither what came nor what is still to come of it."""
+        """Skip the unfinished frame: drop the bytes that came, and those that are still to come."""
         self._skip = self._need - self._held
         self._forget()
         self.pending = [b""]  # it is still unfinished

@@ -1,7 +1,7 @@
 """Reads and writes the header fields (extFields) of every request and reply as typed values.
 
-Java checks no field for presence and no number for form: a field that is missing or unparsable is null and the
-request is processed all the same. So every field here may be None, and each handler refuses what it cannot use.
+Java does not check that fields are there, or that numbers are valid: a missing or unparsable field is null, and the
+request is processed anyway. So every field here may be None, and each handler refuses what it cannot use.
 Handlers that write refuse names that are not bounded (docs/differences.md D9): they read with :meth:`Header.checked`.
 Fields keep RocketMQ's names, in snake_case.
 """
@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
         return header
 
     def fault(self) -> str | None:
-        """Say which name in it has which fault; None when none has. A name that is missing or empty has none here."""
+        """The first name with a fault, and the fault; None: all are right. A missing or empty name is no fault here."""
         for name, key, parse in _fields(type(self)):
             value = getattr(self, name) if parse is str and key not in _NOT_NAMES else None
             fault = (fault_of_address if key == "brokerAddr" else fault_of_name)(value) if value else None

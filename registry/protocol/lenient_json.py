@@ -40,7 +40,7 @@ _BARE_KEY: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-# Of a broker with thousands of static topics.
+# The integer keys of a broker with thousands of static topics.
 _MAX_BARE_KEYS: Final = 100_000
 _KEYS_PER_SLICE: Final = 8_000
 

@@ -1,1 +1,1 @@
-"""Passes connections through to a Java NameServer, and asks ours what its clients read there: do both answer alike?"""
+"""Passes connections through to a Java NameServer, repeats its clients' reads at ours, and compares both answers."""

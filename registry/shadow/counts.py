@@ -1,4 +1,4 @@
-"""What a shadow has counted, and how long both servers took."""
+"""The counters of a shadow, and the times of both servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Counts:
 def quantile_s(durations: Durations, share: float) -> float | None:
     """The bucket's bound, in seconds, below which that share of them was; None: there were none.
 
-    What took longer than the last bound counts as that.
+    A longer time counts as the last bound.
     """
     seen, wanted = 0, share * durations.times
     for bound_s, count in zip((*BOUNDS_S, BOUNDS_S[-1]), durations.counts, strict=True):

@@ -1,6 +1,6 @@
 """Passes connections through to a name server, byte for byte, and lets somebody listen to them.
 
-Bytes are passed on before anybody else sees them, and a listener cannot hold them up: it gets copies, is called
+Bytes are passed on first, and a listener cannot delay them: it gets copies, is called
 without waiting, and is no longer called once it fails.
 """
 
@@ -18,7 +18,7 @@ _PART_BYTES: Final = 1 << 16
 
 
 class RelayListener(Protocol):
-    """Listens to one connection. What it raises ends its listening, not the connection."""
+    """Listens to one connection. Its error ends its listening, not the connection."""
 
     def sent(self, data: bytes) -> None:
         """The client sent these bytes, and they were passed on."""
@@ -102,7 +102,7 @@ class Relay:
             self.open.discard(to_client)
 
     def _listening(self) -> Callable[[str, bytes], None]:
-        """What lets a listener have what was passed on, until it fails."""
+        """Give a listener copies of the passed bytes, until it fails."""
         listener: RelayListener | None = self._listener()
 
         def listen(method: str, data: bytes) -> None:
@@ -120,7 +120,7 @@ class Relay:
 
 
 async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter, listen: Callable[[bytes], None]) -> None:
-    """Pass on what comes, as fast as it is read at the other end."""
+    """Pass bytes on, as fast as the other end reads them."""
     while data := await source.read(_PART_BYTES):
         target.write(data)
         listen(data)

@@ -43,7 +43,7 @@ class Repeats:
     """Works during an ``async with``; :meth:`offer` never waits.
 
     A read whose answers differ is asked again at both servers each second, until they agree: a change may have been on
-    its way. This also shows what the Java server itself answers differently the second time.
+    its way. This also shows reads that the Java server itself answers differently the second time.
 
     Args:
         lasting_ms: a difference counts when it is older.
@@ -159,7 +159,7 @@ class Repeats:
                     self._open.pop(asked, None)  # to the end of the line
                     await self._compare(asked, request, *answers, first=False)
                 except RegistryError:
-                    break  # one of them is away: what differed, differs until both can be asked again
+                    break  # one of them is away: differences stay until both can be asked again
                 except Exception:  # of one strange read: the others must go on
                     self._open.pop(asked, None)
                     logger.exception("request %s was not compared again", asked.code)

@@ -183,7 +183,7 @@ class BrokerProcess:
 
 
 def _kept(server: SimulatedServer) -> ReconnectingConnection:
-    """A connection that is made when it is needed, and again once it was closed: over which nothing came for long."""
+    """A connection that is made when it is needed, and again after it was closed (as idle)."""
     host, port, tls = SimulatedServer(*server)
     return ReconnectingConnection(NameServerAddress(host, port, ""), connect_timeout_s=REQUEST_TIMEOUT_S, tls=tls)
 

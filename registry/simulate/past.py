@@ -104,7 +104,7 @@ class PastDay:
         return self.outcome
 
     async def _set_clock(self, at_ms: int) -> None:
-        """Let it be that moment of the day; brokers are heard all the time."""
+        """Set the clock of the namespace to that moment of the day; brokers are heard all the time."""
         passed_ms = int((time.monotonic() - self._begun_s) * 1000)
         self._offset_ms = max(self._offset_ms, at_ms - self.plan.shape.duration_ms - passed_ms)
         await self._store.move_clock(self._offset_ms, seen_ms=self._now_ms + passed_ms + self._offset_ms)
@@ -169,7 +169,7 @@ class PastDay:
         self._channels[member.broker, member.id].clear()
 
     async def _register(self, member: Member, channels: Iterable[Channel]) -> None:
-        """What front ends do for a registration (103)."""
+        """Do the same as a front end for a registration (103)."""
         table = self._tables[member.broker]
         digest, size = f"simulated {table.version.counter}", len(table.topics)
         for channel in channels:

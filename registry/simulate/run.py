@@ -71,7 +71,7 @@ class Simulation:
     ) -> Outcome:
         """Play the plan to its end, or until ``stop`` is set; then every process that is registered unregisters.
 
-        before_leaving: awaited at the plan's end, while what it leaves registered is still connected.
+        before_leaving: awaited at the plan's end, while the brokers that stay registered are still connected.
 
         Raises:
             PeerUnavailable: a name server cannot be reached at the start.
@@ -203,7 +203,7 @@ class Simulation:
 
 
 def _order(op: Op) -> list[Hashable]:
-    """What an operation must not overtake: it waits for the last earlier one with any of these keys."""
+    """The keys of an operation: it waits for the last earlier operation with any of these."""
     if op.kind is OpKind.LOOKUP:
         return [("client", op.client)]
     keys: list[Hashable] = [("process", op.broker, op.id)] if op.id is not None else []

@@ -20,7 +20,7 @@ _PORT: Final = 10911
 class FakeBroker:
     """A broker that is registered, and beats, while its ``with`` lasts.
 
-    What a method changed, every later lookup at these name servers shows.
+    Every later lookup at these name servers shows the change that a method made.
 
     Args:
         name_servers: ``host:port;host:port``.
@@ -31,7 +31,7 @@ class FakeBroker:
             exist yet can be sent to, and others.
 
     Raises:
-        PeerUnavailable: no name server took it. Raised by ``start``, the ``with``, and ``put_topic``.
+        PeerUnavailable: no name server accepted it. Raised by ``start``, the ``with``, and ``put_topic``.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class FakeBroker:
             self._check()
 
     def stop(self) -> None:
-        """Leave as a broker does that is shut down: it unregisters (104), and its routes are gone at once."""
+        """Shut the broker down: it unregisters (104), and its routes are gone at once."""
         self._leave(unregister=True)
 
     def kill(self) -> None:
-        """Go as a broker does that crashes: its connections close. A name server notices it a moment later."""
+        """Crash the broker: its connections close. A name server notices it a moment later."""
         self._leave(unregister=False)
 
     def put_topic(
@@ -142,7 +142,7 @@ class FakeCluster:
             broker.put_topic(name, read_queue_nums, write_queue_nums, perm)
 
     def stop(self) -> None:
-        """Have every broker unregister and end."""
+        """Make every broker unregister and end."""
         for broker in self._all():
             broker.stop()
 

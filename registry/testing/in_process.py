@@ -70,7 +70,7 @@ class InProcessRegistry(AnyRegistry):
             raise StartError(f"the registry did not start: {error}") from error
 
     def stop(self) -> None:
-        """End it, as an outage of the whole registry; ``start`` brings it back."""
+        """Stop all of it, as an outage would; ``start`` brings it back."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -79,7 +79,7 @@ class InProcessRegistry(AnyRegistry):
         thread.join(_STOP_S)
 
     def close(self) -> None:
-        """End it for good, with what its Redis holds."""
+        """End it for ever; the data in its Redis is lost."""
         self.stop()
         self._redis.close()
 

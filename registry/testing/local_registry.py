@@ -50,7 +50,7 @@ def eventually(condition: Callable[[], _Value], what: str = "", timeout_s: float
 
 
 class AnyRegistry:
-    """What registries for tests have in common: an address, the URL of their Redis, what their name server tells."""
+    """The base of registries for tests: an address, the URL of their Redis, and reads of their name server."""
 
     def __init__(self, redis: str) -> None:
         with socket.socket() as free:
@@ -126,7 +126,7 @@ class LocalRegistry(AnyRegistry):
         redis: URL of its Redis.
 
     Raises:
-        StartError: it could not start; the message has what it said. Raised by ``start`` and the ``with``.
+        StartError: it could not start; the message has its log. Raised by ``start`` and the ``with``.
     """
 
     def __init__(self, *options: str) -> None:

@@ -31,7 +31,7 @@ _SOON: Final = 0.25  # of its timeout: a broker that was not heard for three qua
 
 
 class Top(App[None]):
-    """The screen; it ends after this number of looks, or when somebody quits."""
+    """The screen; it ends after this number of refreshes, or when the user quits."""
 
     TITLE = "mqregistry top"
     ENABLE_COMMAND_PALETTE = False
@@ -77,7 +77,7 @@ class Top(App[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to look, once the screen is there."""
+        """Begin to refresh, once the screen is there."""
         table = self.query_one("#brokers", DataTable)
         table.add_columns(*_COLUMNS)
         table.focus()
@@ -173,7 +173,7 @@ class Top(App[None]):
         self._write(list(self._changes))
 
     def action_pause(self) -> None:
-        """Hold what is shown, or go on with what is now."""
+        """Pause the screen, or show the present state again."""
         self._paused = not self._paused
         if self._paused:
             self._show_state()
@@ -261,7 +261,7 @@ def _line(change: Change) -> str:
 
 
 async def show(watched: Watched, title: str, looks: int | None) -> int:
-    """Show it until somebody quits; returns the exit status."""
+    """Show the screen until the user quits; returns the exit status."""
     app = Top(watched, title, looks)
     await app.run_async()
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What ``top`` shows: who is there, the last changes, and how often clients and brokers ask; read from Redis alone."""
+"""The data of ``top``: brokers, the last changes, and how often clients and brokers ask; read only from Redis."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Look(NamedTuple):
     fleet: Fleet
     rates: ShownRates
     changes: list[Change]  # those since the look before, the oldest first
-    anew: bool  # they do not follow those that were shown before: another namespace, or some are missing
+    anew: bool  # they do not continue the last look's: another namespace, or some are missing
 
 
 class _Lookups(msgspec.Struct):
@@ -59,7 +59,7 @@ _lookups = msgspec.json.Decoder(_Lookups)
 
 
 class _Window:
-    """What was counted within the last minute: (ms, numbers)."""
+    """The counts of the last minute: (ms, numbers)."""
 
     def __init__(self, numbers: int) -> None:
         self._entries: deque[tuple[int, tuple[int, ...]]] = deque()
@@ -79,7 +79,7 @@ class _Window:
 
 
 class Watched:
-    """A namespace that exists, and is looked at again and again."""
+    """An existing namespace that is read again and again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -149,7 +149,7 @@ class Watched:
         return found
 
     async def _count(self) -> None:
-        """Count what brokers and clients asked since the look before."""
+        """Count the requests of brokers and clients since the look before."""
         async for entry in _new_entries(self._beats):
             beat = decode_heartbeat(entry)
             self._beats_seen.add(beat.ms, beat.kind in (SAME, CHANGED), 1)

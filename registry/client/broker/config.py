@@ -35,7 +35,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         version: MQVersion number that requests carry: servers treat the broker as one of that release.
         encoding: of request headers.
         compressed_register: bodies as zlib; cannot carry topic_sys_flag, nor topic names with a space.
-        oneway: registrations that are not answered: all that is known of them is that they were sent.
+        oneway: registrations without an answer: it is only known that they were sent.
         force_register: each period sends the whole table; else 322 asks first whether it is known.
         register_name_server_period_ms: clamped to 10 to 60 s.
         register_broker_timeout_ms: one registration at one server, connecting included. (Java: 24 s since 5.x.)
@@ -95,13 +95,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def overrides_perm(self) -> bool:
-        """Whether the topics' own permissions are not what is registered."""
+        """Whether other permissions than the topics' own are registered."""
         both = PERM_READ | PERM_WRITE
         return self.broker_permission & both != both
 
     @property
     def heartbeat_timeout_ms(self) -> int | None:
-        """After how long a silence name servers remove the broker; None: when they do by default (120 s)."""
+        """The silence after which name servers remove the broker; None: their default (120 s)."""
         return self.broker_not_active_timeout_ms if self.enable_slave_acting_master else None
 
 
@@ -119,7 +119,7 @@ class Pace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Pace:
-        """As a Java broker with this configuration."""
+        """The pace of a Java broker with this configuration."""
         low, high = _PERIOD_MS
         return cls(_FIRST_S, min(max(config.register_name_server_period_ms, low), high) / 1000)
 

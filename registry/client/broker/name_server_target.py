@@ -44,7 +44,7 @@ class NameServerTarget:
     ) -> None:
         self.name = str(address)
         self.generation = 0
-        """Grows whenever what was registered may be gone: with each new connection."""
+        """Grows when the registration may be lost: with each new connection."""
         self.on_lost: Callable[[], None] = lambda: None
         self._address = address
         self._config = config

@@ -29,7 +29,7 @@ class RegistrationPayload:
 
     @property
     def data_version(self) -> DataVersion:
-        """The version that a server knows the table by once it has taken all bodies: that of the last one."""
+        """The version of the table at a server that accepted all bodies: the version of the last body."""
         return self.bodies[-1].data_version
 
     @property
@@ -60,8 +60,8 @@ class RegistrationPayload:
 class PayloadBuilder:
     """Makes payloads of a table; keeps the last whole one, as it is what is sent each period.
 
-    A mapping that cannot be sent is left out and logged once, so that it does not hold up the others: the table refuses
-    it, but it can be changed after that, which a topic cannot.
+    A mapping that cannot be sent is left out and logged once, so that it does not block the others: the table refuses
+    such mappings, but a mapping, unlike a topic, can be changed after it was put.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
@@ -90,7 +90,7 @@ class PayloadBuilder:
             return RegistrationPayload((body,), self._config, self.table.order_topics)
 
     def _split(self) -> tuple[RegisterBody, ...]:
-        """Split as a Java broker does: full bodies first, then what is left, be it nothing, with the mappings."""
+        """Split as a Java broker does: full bodies first, then one with the other topics, if any, and mappings."""
         topics, size = list(self.table.values()), self._config.split_registration_size
         rest = len(topics) // size * size
         bodies = []

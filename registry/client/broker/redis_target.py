@@ -1,7 +1,7 @@
 """Registers a broker by running the registry's scripts on Redis itself, without a name server.
 
-It does what a front end does for a broker, with the same scripts: the heartbeat that asks whether anything is new,
-the comparison, the write that only counts if nothing changed in between.
+It does the same as a front end, with the same scripts: a heartbeat that asks whether the registration is new, the
+comparison, and a write that only counts if nothing changed in between.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class RedisTarget:
 
     @property
     def generation(self) -> int:
-        """Grows when the lease was lost, and with it what was registered."""
+        """Grows when the lease, and so the registration, was lost."""
         return self._writer.generation
 
     async def open(self) -> None:
-        """Take the writer's lease, unless it has it."""
+        """Make the writer take its lease, unless it has it already."""
         await self._writer.open()
         self._writer.enter(self)
 

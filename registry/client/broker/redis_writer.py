@@ -65,7 +65,7 @@ class RedisWriter:
         self._create_namespace = create_namespace
         self.namespace = namespace
         self.namespace_error = ""
-        """What is wrong while Redis has no such namespace."""
+        """The fault while Redis has no such namespace."""
         self.store = self._store
         self.routes = RouteStore(self._store)
         self.name = f"{without_password(url)} namespace {namespace}"
@@ -73,7 +73,7 @@ class RedisWriter:
         self.incarnation = secrets.token_hex(8)
         self._channels = itertools.count(1)
         self._users: set[LeaseUser] = set()
-        self._gone: set[tuple[str, Channel]] = set()  # brokers whose channel closed, which Redis is not told yet
+        self._gone: set[tuple[str, Channel]] = set()  # brokers whose closed channel was not reported to Redis yet
         self._position: tuple[str, int] = ("", 0)
         self._opening = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
@@ -137,7 +137,7 @@ class RedisWriter:
                 if not away:
                     logger.warning("%s; the lease of this process is not renewed meanwhile", error)
                 away = True
-            except Exception:  # a defect must not end this: without a lease all brokers here would go
+            except Exception:  # a defect must not end this: without a lease all brokers here would be removed
                 logger.exception("renewing the lease of this process")
             await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
 

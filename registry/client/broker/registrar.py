@@ -52,11 +52,11 @@ class BrokerRegistrar:
     again until it is back. From then on each server has its own schedule, and none waits for another.
 
     Leaving it unregisters everywhere (104) unless ``unregister`` is false: then it only closes its connections. A
-    name server takes that for the broker's end, too, unless the broker is connected to another front end of the same
+    name server then removes the broker, too, unless the broker is connected to another front end of the same
     registry.
 
     Args:
-        config: who the broker is.
+        config: the broker's identity and settings.
         topics: its topics, or a TopicTable, which any thread may change at any time: changes are registered at once.
         name_servers: as :class:`NameServerAddresses` takes them; None: NAMESRV_ADDR. The broker is registered at new
             addresses when they are found; connections to those that are gone from the list are closed.
@@ -184,7 +184,7 @@ class BrokerRegistrar:
         """Register the whole table everywhere, and wait until every server has answered or had its time.
 
         Returns:
-            server -> how it went there.
+            server -> the result there.
         """
         asked = [loop.ask() for loop, _ in self._loops.values()]
         if asked:

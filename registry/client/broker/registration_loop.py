@@ -37,8 +37,8 @@ class RegistrationLoop:
         payloads: makes what is sent.
         config, pace: return the settings as they are now.
         on_result: called after each registration.
-    Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x); what
-    goes wrong is repeated sooner than there.
+    Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x); after
+    a failure it tries again sooner.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class RegistrationLoop:
     def change(self, names: frozenset[str] | None) -> None:
         """Register these topics, which changed; None: register the whole table.
 
-        Called by whichever thread changes the table, which holds the table's lock: what is to be sent is noted
-        together with the change, or a version could be sent before the topics that it is about.
+        Called by the thread that changes the table, under the table's lock: so the changed topics are noted together
+        with the new version, which could otherwise be sent before them.
         """
         if names is None:
             self._owes_all = True
@@ -163,7 +163,7 @@ class RegistrationLoop:
         return result, alone
 
     async def _attempt(self, alone: bool, asked: bool) -> tuple[RegistrationStatus, RegistrationAnswer, DataVersion]:
-        """Connect and register what changed if that is due ``alone``; everything over a new connection."""
+        """Connect, and register only the changes if ``alone``; over a new connection the whole table."""
         target, config = self.target, self._config()
         await target.open()
         fresh = target.generation != self._generation

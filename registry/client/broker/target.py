@@ -54,5 +54,5 @@ class RegistrationResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the server has the table, as far as that is known."""
+        """Whether the server has the table, as far as this program knows."""
         return self.status not in ("refused", "failed")

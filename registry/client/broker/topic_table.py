@@ -15,7 +15,7 @@ from .system_topics import system_topics
 DEFAULT_PERM: Final = 6
 
 TableListener = Callable[[frozenset[str] | None], None]
-"""Called after each change with the topics that changed, or None when only the whole table can tell what did."""
+"""Called after each change with the changed topics, or None if the whole table must be sent."""
 
 
 class TopicTable(Mapping[str, TopicConfig]):
@@ -28,7 +28,7 @@ class TopicTable(Mapping[str, TopicConfig]):
     Args:
         topics: what it starts with.
         mappings: static topics (5.x).
-        data_version: to go on from; without it counter 0 and the clock, as a Java broker without files.
+        data_version: the version to continue from; default: counter 0 and the clock, as a Java broker without files.
         now_ms: the clock, in milliseconds since the epoch.
 
     Raises:
@@ -168,7 +168,7 @@ class TopicTable(Mapping[str, TopicConfig]):
     def set_order_topics(self, topics: Iterable[str], *, only_add: bool) -> bool:
         """Take over which topics the name servers' order configuration names.
 
-        The version moves when that is news, which the next registration shows.
+        The version moves if the configuration is new, and the next registration shows it.
 
         Args:
             only_add: a 5.x broker forgets none (its operators set them by other means, too), a 4.x broker does.
@@ -187,7 +187,7 @@ class TopicTable(Mapping[str, TopicConfig]):
             return True
 
     def advance(self) -> DataVersion:
-        """Make the next version without telling the registrars."""
+        """Make the next version without notifying the registrars."""
         with self.lock:
             self._version = DataVersion(self._version.counter + 1, self._now_ms(), self._state_version)
             return self._version

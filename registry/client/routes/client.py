@@ -46,8 +46,8 @@ _WRITE_EVERY_S: Final = 24 * 3600.0
 class RouteClient:
     """Knows where topics are while its ``async with`` lasts.
 
-    Name servers that cannot be reached, or answer nonsense, or no longer know a topic, change nothing in what is
-    known (as in Java); the background task goes on trying and never ends by itself.
+    Name servers that cannot be reached, or answer nonsense, or no longer know a topic, do not change the known
+    routes (as in Java); the background task tries again and never ends by itself.
 
     Args:
         name_servers: addresses in any form that :class:`NameServerAddresses` takes (None: ``NAMESRV_ADDR``), a
@@ -60,8 +60,8 @@ class RouteClient:
         poll_first_s, poll_every_s: when all routes are asked for.
         lock_timeout_s: how long one topic's route waits for that of another.
         call_timeout_s: for the answer of one name server.
-        cache_file: a file that keeps the routes in use for the next start (one client a file). While no name server
-            has answered in this life, topics get the route that it has of them: see ``stale_topics``.
+        cache_file: a file that keeps the routes in use for the next start (one client a file). Until a name
+            server has answered, topics get their route from the file: see ``stale_topics``.
         connect_timeout_s, backoff_first_s, backoff_most_s, tls, encoding, max_in_flight, on_request: see
             :class:`NameServers`; not with a NameServers, which has its own.
 
@@ -159,7 +159,7 @@ class RouteClient:
         """Keep the routes of topics up to date for sending from now on; they are asked for in the background.
 
         Args:
-            group: who uses them; several parts of a program may share a client.
+            group: the user of the topics; several parts of a program may share a client.
 
         Raises:
             TypeError, ValueError: one of them is no topic name; then none of them is used.
@@ -211,7 +211,7 @@ class RouteClient:
 
     @property
     def stale_topics(self) -> frozenset[str]:
-        """Topics in use whose route is of the ``cache_file``, and that no name server has told in this life."""
+        """Topics in use whose route comes from the ``cache_file``: no name server has sent one since the start."""
         return frozenset(self._updater.stale)
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
@@ -230,7 +230,7 @@ class RouteClient:
         A topic that does not exist gets the queues of the default topic: a broker makes it with the first message.
 
         Returns:
-            what is known, without asking anybody; else what was found; without queues when nothing was.
+            the known queues, without a request; else the queues that a name server gave; empty if there are none.
 
         Raises:
             RemoteProtocolError: nothing is known of it, and the answer of the name server cannot be read.
@@ -328,7 +328,7 @@ class RouteClient:
     async def update(self, topic: str, *, use_default: bool = False, over: PeerConnection | None = None) -> bool:
         """Ask for one topic's route and take it in; returns whether it changed.
 
-        That no name server answers is logged; what is known stays.
+        If no name server answers, this is logged, and the known routes stay.
 
         Args:
             use_default: take the default topic's route, if the topic has none yet.

@@ -21,7 +21,7 @@ class RouteClientSync(SyncClient[RouteClient]):
     """``with RouteClientSync("host:9876;host:9876") as client: queue = client.select_queue("orders")``.
 
     Arguments, results and errors are those of :class:`RouteClient`; in addition every method raises ClientClosed
-    before it is opened, after it was closed, and in a forked child, where what is known would only grow old. It takes
+    before it is opened, after it was closed, and in a forked child, whose routes would never be updated. It takes
     no NameServers, which belongs to the caller's event loop.
     """
 

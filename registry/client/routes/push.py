@@ -2,7 +2,7 @@
 
 This is a request on the wire that the name server holds until something changes. The client does not read the
 registry's Redis: an application needs neither its address nor rights in it, a thousand applications are no load for
-it, and the worker that announces a change also answers the lookup, so that it has what it announced. A stock
+it, and the worker that announces a change has that change when it answers the lookup. A stock
 NameServer is asked once for each connection and every five minutes, answers that it does not know the request (4.x:
 does not answer), and is polled only.
 """

@@ -1,4 +1,4 @@
-"""Keeps routes in a file, for the next start of a client at a time when no name server answers."""
+"""Keeps routes in a file, so that a client can start while no name server answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT_MS: Final = 30 * _DAY_MS
 
 
 class KeptRoute(msgspec.Struct, frozen=True):
-    """A topic's route, and when a name server last told it (milliseconds since 1970)."""
+    """A topic's route, and when a name server last sent it (milliseconds since 1970)."""
 
     at_ms: int
     route: TopicRoute
@@ -51,7 +51,7 @@ class RouteFile:
         self._lock = threading.Lock()
 
     def read(self) -> None:
-        """Take in what an earlier life left; nothing, if there is no file or it cannot be read as a whole."""
+        """Read the routes of an earlier run; none, if the file is missing or not complete."""
         try:
             routes = _decoder.decode(self._path.read_bytes()).routes
         except FileNotFoundError:
@@ -67,16 +67,16 @@ class RouteFile:
         self.kept = {topic: one for topic, one in routes.items() if one.at_ms > oldest_ms}
 
     def keep(self, topic: str, route: TopicRoute) -> None:
-        """Take a route that a name server told just now."""
+        """Keep a route that a name server has just sent."""
         self.kept[topic] = KeptRoute(_now_ms(), route)
         self._is_new = True
 
     def drop(self, topic: str) -> None:
-        """Take the route of a topic out of the file."""
+        """Remove the route of a topic from the file."""
         self._is_new |= self.kept.pop(topic, None) is not None
 
     def write(self) -> None:
-        """Replace the file as a whole, if anything is new; from any thread. Nobody ever meets half of it."""
+        """Replace the whole file at once, if anything is new; from any thread. No reader ever sees half a file."""
         with self._lock:  # the thread that comes last writes what is kept by then
             if not self._is_new:
                 return

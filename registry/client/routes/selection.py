@@ -51,7 +51,7 @@ class QueueSelector:
         """Return the next queue; None when there is none.
 
         Args:
-            last_broker_name: where sending this message failed just before; another broker is taken if there is any.
+            last_broker_name: the broker at which this message just failed; another broker is chosen if there is one.
 
         Raises:
             TypeError: last_broker_name is no str.
@@ -68,14 +68,14 @@ class QueueSelector:
         return found or self._next(topic, queues, lambda name: True)
 
     def report(self, broker_name: str, latency_ms: float = 0.0, *, failed: bool = False) -> None:
-        """Take in how long a send took, in milliseconds, or that it failed; for latency_fault_tolerance only."""
+        """Note the time of a send, in milliseconds, or its failure; for latency_fault_tolerance only."""
         if self._tolerant:
             latency_ms = max(latency_ms, _FAILED_MS) if failed else latency_ms
             avoided_ms = next((avoided for slow, avoided in _AVOIDED_MS if latency_ms >= slow), 0)
             self._faults[broker_name] = _Fault(latency_ms, self._clock_ms() + avoided_ms)
 
     def forget(self, topic: str) -> None:
-        """Forget whose turn it is in a topic that is not used any more."""
+        """Forget the next queue of a topic that is not used any more."""
         self._indexes.pop(topic, None)
 
     def keep_brokers(self, broker_names: set[str]) -> None:

@@ -32,8 +32,8 @@ class RouteChange(NamedTuple):
 
     Attributes:
         before: None when the topic's route was not known.
-        is_stale: it is of the file of routes, as no name server answers. The first answer is reported, too, even if
-            it is the same route.
+        is_stale: it comes from the file of routes, because no name server answers. The first answer is reported, too,
+            even if it is the same route.
     """
 
     topic: str
@@ -53,13 +53,13 @@ class RouteUpdater:
         call_timeout_s: for the answer of one name server.
         default_topic: its route is used for a topic that does not exist yet.
         default_topic_queue_nums: the most queues at each broker that are used then.
-        file: where routes of an earlier life are, and are kept for the next one.
+        file: has the routes of an earlier run, and keeps routes for the next one.
 
     Attributes:
         listeners: called with each change after the tables have it; what they raise is logged.
         unknown: topics in use that the name server did not know when it was last asked.
-        stale: topics in use whose route is of the file: no name server has told it in this life.
-        unread: topics in use whose last answer could not be taken in, and why.
+        stale: topics in use whose route comes from the file: no name server has sent one since the start.
+        unread: topics in use whose last answer could not be used, and why.
         away: why no name server answered the last request; None: one did.
     """
 
@@ -87,7 +87,7 @@ class RouteUpdater:
         self._file = file
 
     def forget(self, topic: str) -> None:
-        """Drop everything that is known of a topic, which is no longer in use."""
+        """Forget a topic that is no longer in use."""
         self.tables.forget(topic)
         self.unknown.discard(topic)
         self.stale.discard(topic)
@@ -188,7 +188,7 @@ class RouteUpdater:
             self._lock.release()
 
     def _level(self, topic: str) -> int:
-        """The log level of a fault with a topic: as in Java, not that there are no retries or no default topic."""
+        """The log level of a topic's fault; as in Java, a missing retry or default topic is no fault."""
         return logging.INFO if topic.startswith(_RETRY) or topic == self._default_topic else logging.WARNING
 
     def _is_unknown(self, topic: str, is_default: bool) -> None:
@@ -245,7 +245,7 @@ class RouteUpdater:
                     self._recall(self._file, topic)
 
     def _recall(self, file: RouteFile, topic: str) -> None:
-        """Take the route of last time, as no name server tells one."""
+        """Use the route in the file, because no name server answers."""
         if not self.tables.needs_update(topic):
             return
         kept = file.kept[topic]

@@ -42,7 +42,7 @@ def catalogue(code: str) -> NullTranslations:
 
 
 def language_of(request: Request) -> str:
-    """The code of the language that a request asks for; of none that is known: English."""
+    """The code of the language that a request asks for; English, if it asks for no known language."""
     asked = (request.headers.get(_HEADER, ""), request.query_params.get("lang", ""),
              request.cookies.get(LANGUAGE_COOKIE, ""))  # fmt: skip
     for code in asked:
@@ -53,7 +53,7 @@ def language_of(request: Request) -> str:
 
 
 def _accepted(header: str) -> list[str]:
-    """The languages that a browser accepts, the dearest first."""
+    """The languages that a browser accepts, the most wanted first."""
     found = []
     for part in header.split(",")[:_MOST_ACCEPTED]:
         name, _, weight = part.strip().lower().partition(";q=")
@@ -67,7 +67,7 @@ def _accepted(header: str) -> list[str]:
 
 
 def speak(request: Request, *, english: bool = False) -> None:
-    """Use the language of a request in this task. english: what programs read has no other."""
+    """Use the language of a request in this task. english: for answers to programs."""
     code = "en" if english else language_of(request)
     request.state.language = code
     choose_language(catalogue(code))
@@ -83,32 +83,32 @@ def keep_language(request: Request, response: Response, path: str) -> None:
 
 
 def of_page(request: Request) -> dict[str, Any]:
-    """What a template needs of the language of its page."""
+    """The values and functions of the page's language for its template."""
     code = getattr(request.state, "language", "en")
     return {"lang": code, "lang_tag": _TAGS[code], "languages": LANGUAGES}
 
 
 def say_html(message: str, **values: Any) -> Markup:
-    """A sentence of a template, which may have elements of HTML; what fills its holes is escaped."""
+    """A sentence of a template, which may have elements of HTML; the values of its placeholders are escaped."""
     text = _html(language(), message)
     return text.format(**_shown(values)) if values else text
 
 
 @functools.lru_cache(maxsize=4096)
 def _html(words: NullTranslations, message: str) -> Markup:
-    """A table has the same few in each of its cells: looked up each time they took half of the time of a page."""
+    """Cached: a table has the same few sentences in all cells; to look each up took half the time of a page."""
     return Markup(words.gettext(message))
 
 
 def say_number_html(one: str, several: str, number: int, **values: Any) -> Markup:
-    """The same of a sentence with a number."""
+    """The same for a sentence with a number."""
     return Markup(
         say_number(one, several, number, **{key: Markup.escape(each) for key, each in _shown(values).items()})
     )
 
 
 def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As each text that a template shows: nothing in it changes how the page around it is displayed."""
+    """Escape characters that would change how the page is displayed, as in every text of a template."""
     return {
         key: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
         for key, value in values.items()

@@ -128,7 +128,7 @@ class Peers:
 
 
 def guards(root_path: str, reach: Reach) -> Sequence[Middleware]:
-    """What every request passes, the first one first."""
+    """The middleware of every request, the outermost first."""
     proxied = []
     if reach.proxies:
         proxied = [

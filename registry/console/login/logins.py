@@ -63,14 +63,14 @@ class Logins:
 
     @staticmethod
     def join(logins: Sequence[Logins]) -> None:
-        """Have the namespaces of one console share their login."""
+        """Make the namespaces of one console share their login."""
         for one in logins:
             one.all, one.tries = logins, logins[0].tries
 
     # who it is
 
     def viewer(self, request: Request) -> LoggedIn | None:
-        """Who sends a request; None: nobody that is logged in."""
+        """The viewer who sends a request; None: no session."""
         used = "hx-request" not in request.headers and request.scope["path"] != "/events"
         for name in (self._cookie(True), self._cookie(False)):
             value = request.cookies.get(name)
@@ -139,18 +139,18 @@ class Logins:
             logger.info("user %s logged out from %s%s", printable(viewer.name), _where(request), self._to())
 
     def _to(self) -> str:
-        """Which namespace the log means, where there are several."""
+        """The namespace for the log, if there are several."""
         return f" (namespace {self.namespace})" if len(self.all) > 1 else ""
 
     # cookies
 
     def give(self, request: Request, response: Response, value: str) -> None:
-        """Put the session into a cookie that no script reads, and that no other site has a browser send."""
+        """Put the session into a cookie that scripts cannot read, and that browsers do not send for other sites."""
         secure = request.headers.get("origin", "").startswith("https://")  # to this console, or to a proxy before it
         response.set_cookie(self._cookie(secure), value, **self._about(secure))
 
     def take(self, response: Response) -> None:
-        """Have the browser forget it."""
+        """Delete the cookie in the browser."""
         for secure in (True, False):
             response.delete_cookie(self._cookie(secure), **self._about(secure))
 

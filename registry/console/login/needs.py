@@ -1,4 +1,4 @@
-"""Which rights pages and actions of the console need: those of the requests that do the same at a name server."""
+"""The rights that pages and actions of the console need: those of the same requests at a name server."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ...request_rights import needs_of
 Needs = tuple[Need, ...]
 
 LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
-"""What the lists of all tables need."""
+"""The needs of the lists of all tables."""
 STRICTEST: Final[Needs] = (Need(Right.CONFIG_WRITE),)
-"""What only an admin has."""
+"""The needs that only an admin fulfils."""
 READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
 
 # Pages that show only what the viewer may see, or that check rights themselves for what they do.
@@ -43,7 +43,7 @@ _BY_PART: Final = frozenset(("/kv", "/action", "/zone"))
 def needs_of_page(request: Request) -> Needs:
     """What a page needs, one of these; nothing: each part of it needs something of its own.
 
-    A page that no request stands for shows all tables, or what came of them: it needs what their lists need.
+    A page without such a request shows all tables, or data from them: it needs the rights of their lists.
     """
     path = request.scope["path"]
     if path in _BY_PART:
@@ -56,17 +56,17 @@ def needs_of_page(request: Request) -> Needs:
 
 
 def of_route(topic: str) -> Needs:
-    """What a topic's route needs (105)."""
+    """The needs of a topic's route (105)."""
     return needs_of(Command(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic}))
 
 
 def of_kv(kv_namespace: str) -> Needs:
-    """What the values of a KV namespace need (219)."""
+    """The needs of the values of a KV namespace (219)."""
     return needs_of(Command(code=RequestCode.GET_KVLIST_BY_NAMESPACE, ext_fields={"namespace": kv_namespace}))
 
 
 def needs_of_change(change: Change) -> list[Needs]:
-    """What a change needs to be shown, each of these: the rights on what it contains, besides that of the page."""
+    """The needs for showing a change, all of them: the rights on its contents, besides those of the page."""
     match change:
         case KvPut() | KvDeleted():
             return [of_kv(change.kv_namespace)]
@@ -119,7 +119,7 @@ def needs_of_action(
 
 
 def needs_of_preview(asked: Mapping[str, str]) -> Needs:
-    """What the preview of an action needs besides: it shows what is there now."""
+    """The further needs of an action's preview, which shows the present values."""
     if asked["do"] in ("put-kv", "delete-kv"):
         return of_kv(asked["kv_namespace"])
     return of_route(asked["topic"]) if asked["do"] in ("delete-topic", "set-topic") else LIST

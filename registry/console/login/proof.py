@@ -1,6 +1,6 @@
 """Finds the user for a name and a secret that were typed: the user with that AccessKey, if the secret is one of his.
 
-A wrong name takes the same work, and gives the same answer, as a wrong secret: nobody learns here who is a user.
+A wrong name takes the same work, and gives the same answer, as a wrong secret: the answer does not show who is a user.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Final, NamedTuple
 from ...auth.policy import Policy
 from ...auth.users import MOST_SECRETS, Secret, User
 
-# Texts are compared by their digests under a key of this process: the time says nothing of their lengths either.
+# Texts are compared by their digests under a key of this process: so the time does not show their lengths.
 _KEY: Final = secrets.token_bytes(32)
 _NOBODYS: Final = Secret("", secrets.token_urlsafe(32))
 
 
 class Proven(NamedTuple):
-    """A user, and which of his secrets showed it."""
+    """A user, and the id of the secret that was given."""
 
     user: User
     secret_id: str
 
 
 def prove(policy: Policy, name: str, given: str) -> Proven | None:
-    """The user of this name whose secret was given; None: nobody. Whether he is enabled is not asked here."""
+    """The user of this name whose secret was given; None: no user. Disabled users are found, too."""
     user = policy.by_access_key(name)
     known = user.secrets if user is not None else ()
     digest = _digest(given)

@@ -20,7 +20,7 @@ class Reach(NamedTuple):
     login: bool = False
     # under which browsers open it, besides the loopback addresses: https://console.example, as they write it
     origins: tuple[str, ...] = ()
-    proxies: tuple[str, ...] = ()  # networks whose word on the browser's address counts
+    proxies: tuple[str, ...] = ()  # networks of proxies, whose X-Forwarded-For is believed
     cert: Path | None = None  # cert, key: files for TLS at its own port
     key: Path | None = None
 
@@ -31,7 +31,7 @@ class Reach(NamedTuple):
 
     @property
     def hosts(self) -> frozenset[str]:
-        """What may stand in Host, besides the loopback addresses."""
+        """The values that Host may have, besides the loopback addresses."""
         return frozenset(origin.partition("://")[2] for origin in self.origins)
 
     def is_proxy(self, host: str) -> bool:
@@ -44,7 +44,7 @@ def check_reach(
 ) -> Reach:
     """What was asked for, if nobody can read or change anything there whom nobody asked who he is.
 
-    A ValueError says that it is not so, or contradicts itself, and what to do.
+    A ValueError names what is wrong or contradictory, and what to do.
     """
     if (cert is None) != (key is None):
         raise ValueError("--tls-cert and --tls-key: give both, or neither")

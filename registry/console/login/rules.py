@@ -21,8 +21,8 @@ _LOOK_S: Final = 0.5
 class Rules:
     """The policy of a namespace, as far as this process knows it.
 
-    While Redis is away, or has older rules than these (front ends give back what it lost), the ones that are known go
-    on: what was forbidden stays so. It writes nothing. use: called with each policy that comes into force after the
+    While Redis is away, or has older rules than these (front ends restore what it lost), the known rules stay in force:
+    denied requests stay denied. It writes nothing. use: called with each policy that comes into force after the
     first.
     """
 

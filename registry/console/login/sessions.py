@@ -1,6 +1,6 @@
 """Who is logged in: sessions in the memory of this process, each known by a random value in a cookie.
 
-The value itself is kept nowhere, only its digest. A console that starts again knows none: everybody logs in again.
+Only the digest of the value is kept. A restarted console knows no session: everybody must log in again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from ...auth.policy import Policy
 
 IDLE_S: Final = 3600.0
-"""A session ends when its user did nothing for this time. What a page does by itself to stay current does not count."""
+"""A session ends when its user did nothing for this time. Automatic refreshes of a page do not count."""
 
 LONGEST_S: Final = 12 * 3600.0
 """A session ends after this time in any case."""
@@ -32,7 +32,7 @@ class Session:
         self.user_name = user_name
         self.secret_id = secret_id  # of the secret that was shown
         self.since_s = self.used_s = now_s
-        self.token = secrets.token_urlsafe(32)  # what forms prove with that a page of this session made them
+        self.token = secrets.token_urlsafe(32)  # the token that proves that a page of this session made a form
         self.over = False
 
 
@@ -47,7 +47,7 @@ class Sessions:
         return len(self._sessions)
 
     def open(self, user_name: str, secret_id: str) -> tuple[str, Session]:
-        """Begin a session; returns the value for the cookie. Of too many the oldest end."""
+        """Begin a session; returns the value for the cookie. If there are too many, the oldest end."""
         value = secrets.token_urlsafe(32)
         session = Session(user_name, secret_id, self._clock())
         self._sessions[_digest(value)] = session
@@ -61,7 +61,7 @@ class Sessions:
     def find(self, value: str, policy: Policy, *, used: bool) -> Session | None:
         """The session of a cookie; None: there is none, or it is over.
 
-        used: somebody does something, so that it does not end for want of that.
+        used: the user does something, so that the session does not expire.
         """
         session = self._sessions.get(_digest(value))
         if session is None or not self.is_on(session, policy):
@@ -71,20 +71,20 @@ class Sessions:
         return session
 
     def is_on(self, session: Session, policy: Policy) -> bool:
-        """Whether a session goes on; it ends here if it does not."""
+        """Whether a session is still valid; an invalid one is ended."""
         if not session.over and self._why_over(session, policy):
             self.end(session)
         return not session.over
 
     def review(self, policy: Policy) -> list[Session]:
-        """End the sessions that these rules leave nobody; returns them."""
+        """End the sessions whose user these rules no longer have; returns them."""
         gone = [session for session in self._sessions.values() if self._why_over(session, policy)]
         for session in gone:
             self.end(session)
         return gone
 
     def end(self, session: Session) -> None:
-        """End a session: its cookie counts no more."""
+        """End a session: its cookie is no longer valid."""
         session.over = True
         for key, one in self._sessions.items():
             if one is session:

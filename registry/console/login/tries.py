@@ -13,7 +13,7 @@ from ...networks import Address
 MOST_TRIES: Final = 10
 WITHIN_S: Final = 600.0
 SLOW_S: Final = 3.0
-"""How long a try waits when a user's were wrong too often, unless it comes from where he was let in before."""
+"""How long a try waits after too many wrong ones for this user, unless he logged in from its address before."""
 _MOST_USERS: Final = 10_000
 _MOST_ADDRESSES: Final = 10_000
 _IPV6_HOST_BITS: Final = 64  # one customer has all of these addresses
@@ -22,7 +22,7 @@ _IPV6_HOST_BITS: Final = 64  # one customer has all of these addresses
 class Tries:
     """Tries that failed, by address. A success takes none of them back: else the owner of one secret could try others.
 
-    Those of addresses that are not known count together.
+    All unknown addresses count together.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class Tries:
         return failed[0] + WITHIN_S - now if len(failed) >= MOST_TRIES else 0.0
 
     def slow_s(self, source: Address | None, user: str) -> float:
-        """How long a try as this user from there waits before it is looked at. Nobody is locked out by it."""
+        """How long a try as this user from this address waits before it is checked. This locks nobody out."""
         failed = self._of_user.get(user) or deque()
         many = len(failed) >= MOST_TRIES and failed[0] > self._clock() - WITHIN_S
         return SLOW_S if many and (user, _key(source)) not in self._let_in else 0.0

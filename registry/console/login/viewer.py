@@ -49,11 +49,11 @@ class Viewer:
 
     @property
     def rules(self) -> str:
-        """Which rules decide what he may see: what a page was made with; empty: none do."""
+        """The revision of the rules that a page was made with; empty: no rules."""
         return ""
 
     def decide(self, needs: Needs) -> Decision | None:
-        """What the rules say of what needs one of these; None: nothing is decided."""
+        """The decision on these needs, of which one is enough; None: nothing is decided."""
         return None
 
     def check(self, needs: Needs) -> None:
@@ -77,11 +77,11 @@ class Viewer:
         return True
 
     def by(self) -> By | None:
-        """The author of what is done here; None: this process, and who runs it."""
+        """The author of this viewer's changes; None: this process, and the user who runs it."""
         return None
 
     def is_on(self) -> bool:
-        """Whether this goes on: a page that is open is still allowed."""
+        """Whether an open page is still allowed."""
         return True
 
 
@@ -89,8 +89,8 @@ class LoggedIn(Viewer):
     """A user who logged in.
 
     Args:
-        policy: gives the rules in force. goes_on: whether a session does. peer: the address of the browser, host and
-            port. via: that of the proxy which named it.
+        policy: gives the rules in force. goes_on: whether a session is still valid. peer: the address of the browser,
+            host and port. via: the address of the proxy which named it.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class LoggedIn(Viewer):
         return parse_address(self._peer[0]) if self._peer else None
 
     def decide(self, needs: Needs) -> Decision:
-        """What the rules say; a user who was removed may do nothing."""
+        """The decision of the rules; a removed user may do nothing."""
         policy = self._policy()
         user = policy.users.get(self.name)
         if user is None:  # not anonymous, who may read
@@ -136,7 +136,7 @@ class LoggedIn(Viewer):
 
 
 def viewer_of(request: Request) -> Viewer:
-    """Who looks; the gate has set it."""
+    """The viewer of a request; the gate has set it."""
     return cast(Viewer, request.state.viewer)
 
 

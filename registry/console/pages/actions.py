@@ -87,7 +87,7 @@ async def actions(console: Console, request: Request) -> Response:
 
 
 async def undo(console: Console, request: Request) -> Response:
-    """Lead to the action that puts back what a change took or set; it shows first what it would do."""
+    """Redirect to the preview of the action that reverses a change."""
     _check_allowed(console)
     found = await find_change(console.state.store, change_number(request.path_params["seq"]))
     if found is None:
@@ -102,14 +102,14 @@ async def undo(console: Console, request: Request) -> Response:
 
 
 async def action(console: Console, request: Request) -> Response:
-    """What one of them would do."""
+    """The preview of one action."""
     _check_allowed(console)
     asked = {name: request.query_params.get(name, "") for name in _FIELDS}
     return await _ask(console, request, asked, await _preview(console, request, asked))
 
 
 async def do(console: Console, request: Request) -> Response:
-    """Do what was confirmed, if it still does what the preview said."""
+    """Execute a confirmed action, if its preview would still be the same."""
     _check_allowed(console)
     form = await read_form(request)
     if not is_token(form.get("token", ""), viewer_of(request).token):
@@ -181,7 +181,7 @@ async def _preview(console: Console, request: Request, asked: Mapping[str, str])
 
 
 def _until_ms(text: str) -> int | None:
-    """When something that begins now is over, to the minute: the preview and its confirmation show the same."""
+    """The end of a duration that begins now, rounded to the minute, so that preview and confirmation show the same."""
     if not text.strip():
         return None
     try:
@@ -213,7 +213,7 @@ def _parse(text: str) -> dict[str, tuple[int, int, int]]:
 
 
 def _digest(preview: Preview) -> str:
-    """What somebody saw who confirmed it; the time since a heartbeat, which changes by itself, does not count."""
+    """The preview that was confirmed, without the time since a heartbeat, which changes by itself."""
     heard = re.escape(heard_text("0")).replace("0", r"[\w.]+", 1)
     lines = [re.sub(heard, "", line) for line in preview.lines]
     return hashlib.sha256("\n".join([*lines, preview.done]).encode()).hexdigest()

@@ -127,7 +127,7 @@ async def brokers(console: Console, request: Request) -> Response:
 
 
 def listed(console: Console, request: Request, rows: list[ProcessLine], redis_ms: int, span_ms: int) -> dict[str, Any]:
-    """What a page shows of these processes: those of one page, sorted as its address says, each with its lane."""
+    """The processes of one page, sorted as its address says, each with its lane."""
     sort = order(request, _SORTS, "cluster")
     rows = sorted(rows, key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
     shown = paged(request, rows)
@@ -136,7 +136,7 @@ def listed(console: Console, request: Request, rows: list[ProcessLine], redis_ms
 
 
 def _drawn(console: Console, row: ProcessLine, redis_ms: int, span_ms: int) -> ProcessLine:
-    """The row with its lane; of the past there is none."""
+    """The row with its lane; a past row has no lane."""
     if not row.timeout_ms:
         return row
     return row._replace(lane=console.lanes.draw(row.broker_name, row.addr, redis_ms, span_ms))
@@ -211,7 +211,7 @@ async def broker(console: Console, request: Request) -> Response:
 
 
 async def changes_of(console: Console, request: Request, wanted: Wanted) -> list[Change]:
-    """The last changes that are wanted and that this viewer may see, the newest first."""
+    """The last changes that match and that this viewer may see, the newest first."""
     viewer, found, scanned = viewer_of(request), list[Change](), 0
     if console.state.stale_since_ms is not None:
         known = [one for one in reversed(console.state.recent) if wanted(one) and viewer.may_see(one)]

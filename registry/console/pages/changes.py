@@ -35,7 +35,7 @@ _FILTERS: Final = ("kind", "topic", "broker", "author")
 
 
 class Range(NamedTuple):
-    """Which changes an address asks for."""
+    """The changes that an address asks for."""
 
     given: dict[str, str]  # its filters, times as milliseconds
     since_ms: int
@@ -44,7 +44,7 @@ class Range(NamedTuple):
 
 
 async def range_of(console: Console, request: Request) -> Range:
-    """What the filters of an address choose."""
+    """The filters of an address."""
     given = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     kind, topic, broker, author = given.values()
     viewer = viewer_of(request)
@@ -123,13 +123,13 @@ async def changes(console: Console, request: Request) -> Response:
 
 
 async def _behind(store: Store, at_ms: int) -> str:
-    """The id before which the stream has what was changed by an instant."""
+    """The id before which the stream has all changes up to an instant."""
     newest = await last_entry_by(store, CHANGES, at_ms)
     return newest.behind if newest is not None else "0-1"  # before everything
 
 
 async def _read_range(store: Store, since_ms: int, before: str) -> AsyncIterator[list[Change]]:
-    """The changes since an instant, the newest first; some that are older where the clock was set back meanwhile."""
+    """The changes since an instant, the newest first; with some older ones if the clock was set back meanwhile."""
     async for parts in read_back(store, before=before):
         if parts[0].ms < since_ms - _CLOCK_MS:
             return
@@ -187,8 +187,8 @@ async def events(console: Console, request: Request) -> StreamingResponse:
 def stream(watched: Sequence[tuple[Console, Viewer]]) -> StreamingResponse:
     """The stream of a browser, of the namespaces that it may see.
 
-    Each ``state`` event says which change the tables have, by which rules pages are made, and the words of the status;
-    where a console has several namespaces, of which. It comes when something of it is new, at most once a second, and
+    Each ``state`` event has the last change of the tables, the revision of the rules and the words of the status, and
+    in a console of several namespaces the namespace. It is sent after a change of these, at most once a second, and
     every few seconds. ``ended``: the session is over.
     """
     return StreamingResponse(_events(dict(watched)), media_type="text/event-stream")

@@ -70,6 +70,6 @@ async def cluster(console: Console, request: Request) -> Response:
 
 
 def topics_of(tables: Tables, cluster: str, among: Collection[str] | None = None) -> list[str]:
-    """The topics that are at a broker name of a cluster, in the order in which they are given; None: all there are."""
+    """The topics at the broker names of a cluster, in the given order; None: all topics."""
     names, topics = tables.clusters.get(cluster, _NOBODY), tables.topics
     return [one for one in (topics if among is None else among) if not names.isdisjoint(topics.get(one, ()))]

@@ -1,4 +1,4 @@
-"""Two instants beside each other: what is there only in one of them, and what differs."""
+"""Compares two instants: the cells that only one of them has, and the cells that differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..twins import Twin
 
 
 class ShownDifference(NamedTuple):
-    """One cell. before, after: None: it was not there. names: what its name has that has a page."""
+    """One cell. before, after: None: the cell did not exist. names: the names in it that have a page."""
 
     kind: str
     name: str
@@ -51,7 +51,7 @@ async def compare(console: Console, request: Request) -> Response:
 
 
 def differences(before: Tables, after: Tables, viewer: Viewer) -> list[ShownDifference]:
-    """What differs of what somebody may see, brokers first, then topics, KV and settings."""
+    """The differences that a viewer may see: brokers first, then topics, KV and settings."""
     found = _cells(marked("broker"), _addrs(before.brokers), _addrs(after.brokers))
     for topic in sorted({*before.topics, *after.topics}):
         was, now = before.topics.get(topic, {}), after.topics.get(topic, {})

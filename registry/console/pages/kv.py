@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
 
 class OwnSetting(NamedTuple):
-    """What front ends were started with. source: where it is from; counts: whether it does there, or what does."""
+    """A start setting of front ends. source: where it is from; counts: whether it is in force, or what is."""
 
     key: str
     value: str
@@ -71,7 +71,7 @@ async def kv(console: Console, request: Request) -> Response:
 
 
 def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
-    """Every setting that is one for a namespace, those first that somebody set."""
+    """Every shared setting of a namespace; set ones come first."""
     force = in_force(console.settings, config, compat=console.state.store.compat)
     found = []
     for option in options().values():
@@ -90,7 +90,7 @@ def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
 
 
 def _own(facts: Facts | None, config: dict[str, str]) -> list[OwnSetting]:
-    """What the front ends that are there were started with, those together that were started with the same."""
+    """The start settings of the running front ends; those with the same settings are grouped."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for one in facts.fleet.front_ends if facts else ():
         if one.state != "gone":

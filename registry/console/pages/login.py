@@ -58,7 +58,7 @@ async def login(pages: PageWriter, request: Request, logins: Logins) -> Response
 
 
 async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Response:
-    """Let a user in whose login form comes back, or show the form again with the reason."""
+    """Log in a user who sent the form, or show the form again with the reason."""
     form = await read_form(request, MOST_LOGIN_BYTES)
     wanted = _next(form.get("next", ""))
     answer = await logins.log_in(request, form.get("name", "").strip(), form.get("secret", "").strip())
@@ -77,7 +77,7 @@ async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Respons
 
 
 async def log_out(pages: PageWriter, request: Request, logins: Logins) -> Response:
-    """End the session, also of its other open pages; with several namespaces that in each."""
+    """End the session, also for its other open pages; with several namespaces, the session of each."""
     form = await read_form(request, MOST_LOGIN_BYTES)
     viewers = [viewer for one in logins.all if (viewer := one.viewer(request)) is not None]
     response = RedirectResponse(pages.home_url("/login"), 303)

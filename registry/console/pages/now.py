@@ -52,7 +52,7 @@ TWIN: Final = Twin(
 
 
 async def now(console: Console, request: Request) -> Response:
-    """What somebody should look at, in words, and the sizes of everything."""
+    """The findings for an operator, in words, and the sizes of everything."""
     then = await console.then(request)
     if then is not None:
         return await _then(console, request, then)
@@ -78,14 +78,14 @@ async def now(console: Console, request: Request) -> Response:
 
 
 def _of_hour(counts: Mapping[int, int], now_ms: int) -> dict[int, int]:
-    """What was counted in the minutes that the charts show."""
+    """The counts of the minutes in the charts."""
     return {minute: count for minute, count in counts.items() if minute > now_ms // 60_000 - MINUTES}
 
 
 async def wrong_now(
     console: Console, facts: Facts | None
 ) -> tuple[list[ConsoleFinding], list[tuple[ConsoleFinding, Dismissed]]]:
-    """What somebody should look at, the worst first; and what was dismissed, by whom."""
+    """The findings, the worst first; and the dismissed ones, with the operators' names."""
     state = console.state
     happened, dismissed = await _incidents(console, facts)
     found = find(
@@ -98,7 +98,7 @@ async def wrong_now(
 async def _incidents(
     console: Console, facts: Facts | None
 ) -> tuple[list[ConsoleFinding], list[tuple[ConsoleFinding, Dismissed]]]:
-    """What happened to brokers; and what of it was dismissed, by whom."""
+    """The incidents of brokers; and the dismissed ones, with the operators' names."""
     tables, lanes = console.state.tables, console.lanes
     if facts is None or lanes.since_ms is None:
         return [], []
@@ -123,7 +123,7 @@ async def ask_dismiss(console: Console, request: Request) -> Response:
 
 
 async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
-    """Take it off, and go back to the page."""
+    """Remove the departure, and go back to the page."""
     form, viewer = await read_form(request), viewer_of(request)
     if not is_token(form.get("token", ""), viewer.token):
         raise PageNotAllowed(
@@ -144,7 +144,7 @@ async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
 
 
 async def _then(console: Console, request: Request, then: Then) -> Response:
-    """The same of an instant, as far as it is known."""
+    """The findings of a past instant, as far as it is known."""
     store, tables, sums = console.state.store, then.tables, sum_topics(then.tables)
     signs = await signs_by(store, then.at_ms)
     newest = await last_entry_by(store, CHANGES, then.at_ms)
@@ -162,7 +162,7 @@ async def _then(console: Console, request: Request, then: Then) -> Response:
 
 
 async def _last_before(store: Store, viewer: Viewer, before: str = "") -> Change | None:
-    """The last change that somebody may see, of the last ones before an entry."""
+    """The last change that the viewer may see, among the last ones before an entry."""
     scanned = 0
     async for parts in read_back(store, before=before):
         if viewer.may_see(one := whole(parts)):

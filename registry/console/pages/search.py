@@ -38,7 +38,7 @@ TWIN: Final = Twin(
 
 
 async def search(console: Console, request: Request) -> Response | RedirectResponse:
-    """What has this text in its name; the one thing that has exactly this name is shown at once."""
+    """Everything with this text in its name; if one thing has exactly this name, its page is shown at once."""
     text = request.query_params.get("q", "").strip()
     found = list(islice(_found(console, viewer_of(request), text.lower()), 1000)) if text else []
     if text:
@@ -90,7 +90,7 @@ def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
 
 
 async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
-    """Users of the registry; who may not see what they may do sees what they changed."""
+    """Users of the registry: their pages, or, without the right to see users, their changes."""
     if not viewer.may(READ_CONFIG):
         return []
     try:

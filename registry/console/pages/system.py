@@ -24,7 +24,7 @@ from ..twins import Twin
 class FrontEndThen(NamedTuple):
     """A front end at an instant of the past."""
 
-    name: str  # in words with its id, where nothing tells it any more
+    name: str  # words with its id, if its name is no longer known
     address: str = ""
     release: str = ""
     started_ms: int | None = None
@@ -69,7 +69,7 @@ def front_ends_then(
     """Those that there were by an instant, as far as anything tells; and those that were started later.
 
     Args:
-        told: front ends that reported within the last hour. name: gives the name for the id of another.
+        told: front ends with a status within the last hour. name: gives the name for the id of any other one.
     """
     rows = [
         FrontEndThen(

@@ -145,6 +145,6 @@ async def topic(console: Console, request: Request) -> Response:
 
 
 def _asked(console: Console, name: str) -> str:
-    """How often clients asked for a name in vain, and some of them; empty: nobody did."""
+    """How often clients asked for a name in vain, and some of these clients; empty: none asked."""
     asked = next((one for one in console.missing.names() if one.name == name), None)
     return asked_text(asked.times, asked.last_ms, asked.clients) if asked is not None else ""

@@ -26,7 +26,7 @@ _REFUSED: Final = 100
 
 
 class UserRow(NamedTuple):
-    """A user. rules: as commands have them. secrets: how many it has. sources: networks, it may come from no other."""
+    """A user. rules: in the words of commands. secrets: their number. sources: the only networks for it."""
 
     name: str
     enabled: bool
@@ -42,7 +42,7 @@ class RefusedRow(NamedTuple):
     """Requests of one kind that were refused, or would be."""
 
     user: str
-    right: str | None  # None: it was not proved who asks
+    right: str | None  # None: the user was not proved
     resources: list[str]
     reason: str
     source: str
@@ -99,7 +99,7 @@ def _key(row: RefusedSummary) -> str:
 
 
 async def allow(store: Store, key: str) -> Preview:
-    """Allow what was refused; key: of a :class:`RefusedRow`."""
+    """Add the rule that allows refused requests; key: of a :class:`RefusedRow`."""
     policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
     row = next((one for one in refused if _key(one) == key), None)
     if row is None:

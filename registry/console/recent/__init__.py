@@ -1,1 +1,1 @@
-"""What the streams tell of the last hours, read once and kept up to date from then on."""
+"""Data of the last hours from the streams, read once and then kept up to date."""

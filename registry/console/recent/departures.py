@@ -1,4 +1,4 @@
-"""Groups the brokers that left and are not back, so that one sentence tells of all that left together. Pure."""
+"""Groups the brokers that left and are not back, so that all that left together are in one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Departure(NamedTuple):
     since_ms: int  # since_ms, until_ms: when the first and the last left
     until_ms: int
     cause: str  # the type of the event that removed them
-    author: By | None  # who had them removed by hand, else None
+    author: By | None  # the operator who removed them, else None
     seq: int  # the change that removed the first one
     brokers: list[Gone]
 
@@ -75,7 +75,7 @@ class Departure(NamedTuple):
 
     @property
     def named(self) -> tuple[Named, ...]:
-        """Kind and name of those that :attr:`names` names."""
+        """Kind and name of everything in :attr:`names`."""
         return brokers_named(one.broker_name for one in self.brokers)
 
 

@@ -32,7 +32,7 @@ _decode: Final = msgspec.json.Decoder(list[Dismissed]).decode
 
 
 def read_dismissed(folder: Path) -> list[Dismissed]:
-    """Those that are kept. A file that is missing or damaged holds none."""
+    """The dismissed departures. A missing or damaged file counts as empty."""
     try:
         return _decode((folder / _FILE).read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -40,7 +40,7 @@ def read_dismissed(folder: Path) -> list[Dismissed]:
 
 
 def dismiss(folder: Path, one: Dismissed) -> None:
-    """Keep one more; the oldest go."""
+    """Add one; if there are too many, the oldest are forgotten."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = [*read_dismissed(folder), one][-_MOST:]
     new = folder / f"{_FILE}.{os.getpid()}.new"

@@ -1,7 +1,7 @@
 """The last day of each broker process: when it was there, when it went and why, when it became master.
 
-Read once from the stream of changes, from a checkpoint on; each change that the console sees extends it. What a page
-then costs is the drawing alone, and that is kept for as long as a pixel lasts.
+Read once from the stream of changes, from a checkpoint on; each change that the console sees extends it. A page
+then costs only the drawing, which is cached for the time that one pixel shows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AT_ONCE: Final = 25  # each may hold 500 topics, and pages are answered in betw
 CAME: Final = marked("registered")
 MASTER: Final = marked("became master")
 NO_MASTER: Final = marked("is no master any more")
-# The marks of brokers.html: each has a shape of its own, for who sees no colours.
+# The marks of brokers.html: each has a shape of its own, for people who do not see colours.
 GONE: Final = marked("gone")
 REPLACED: Final = marked("replaced")
 _LEFT: Final = {
@@ -76,7 +76,7 @@ class Lane:
         self._drawn: tuple[tuple[int, int, int, str, NullTranslations], Markup] | None = None
 
     def add(self, moment: Moment) -> None:
-        """The next moment; the oldest one goes when there are too many."""
+        """Add a moment; if there are too many, the oldest one is forgotten."""
         self.moments.append(moment)
         self._drawn = None
         while len(self.moments) > _EVENTS or self.moments[0].ms < moment.ms - DAY_MS:
@@ -95,7 +95,7 @@ class Lane:
         return there
 
     def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
-        """The lane as SVG, with the same in words; since_ms: what was before is not known."""
+        """The lane as SVG, with the same in words; since_ms: the time before is unknown."""
         pixel_ms = span_ms // _WIDTH
         key = now_ms // pixel_ms, span_ms, since_ms, zone_name(), language()
         if self._drawn is None or self._drawn[0] != key:

@@ -1,6 +1,6 @@
 """Names that clients asked for in vain within the last day, from what front ends write into the stream ``lookups``.
 
-The stream holds a day, and 32 MiB, at most; it is read once, and then what is new of it.
+The stream holds at most a day and 32 MiB; it is read once, and then only its new entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLIENTS: Final = 10
 
 
 class _MissingReport(msgspec.Struct):
-    """What of an entry is needed: the found names, nearly all of it, are passed over."""
+    """The needed members of an entry: the found names, nearly all of it, are skipped."""
 
     ms: int
     front_end: str
@@ -59,7 +59,7 @@ class AskedName(NamedTuple):
     clients: tuple[str, ...] = ()
 
     def and_also(self, other: AskedName) -> AskedName:
-        """Add up what two counts say of one name."""
+        """Add two counts of one name."""
         front_ends = self.front_ends
         if any(one not in front_ends for one in other.front_ends):
             front_ends = tuple(sorted({*front_ends, *other.front_ends}))[:_FRONT_ENDS]
@@ -143,13 +143,13 @@ class MissingNames(Rereading):
         return tuple({row.cluster for row in rows if row is not None})
 
     def names(self) -> list[AskedName]:
-        """All of them, the most wanted first; counted once for each state of the stream."""
+        """All missing names, the most wanted first; computed once for each state of the stream."""
         if self._sorted is None:
             self._sorted = _sort(self._hours.values())
         return self._sorted
 
     async def names_by(self, at_ms: int) -> list[AskedName]:
-        """Those that were asked for from ``since_ms`` to an instant: its own hour is read again, up to then."""
+        """The missing names from ``since_ms`` to an instant: the hour of the instant is read again, up to it."""
         own, last = at_ms // HOUR_MS, dict[str, AskedName]()
         hours = [names for hour, names in self._hours.items() if hour < own]
         if own in self._begins:
@@ -177,7 +177,7 @@ def _add(names: dict[str, AskedName], report: _MissingReport) -> None:
 
 
 def _sort(hours: Iterable[Mapping[str, AskedName]]) -> list[AskedName]:
-    """Those of several hours together, the most wanted first."""
+    """The missing names of several hours together, the most wanted first."""
     found: dict[str, AskedName] = {}
     for names in hours:
         for name, one in names.items():

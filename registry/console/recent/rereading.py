@@ -1,4 +1,4 @@
-"""Keeps what is counted from a stream current: what is new is read every few seconds, everything after a reload."""
+"""Keeps counts from a stream current: new entries are read every few seconds, all entries after a reload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RETRY_S = 1.0
 
 
 class Rereading(ABC):
-    """What is counted from a stream of a namespace; every_s: how long what is new may wait."""
+    """Counts from a stream of a namespace; every_s: how long new entries may wait."""
 
     def __init__(self, state: State, stream: Stream, every_s: float) -> None:
         self._state = state
@@ -28,7 +28,7 @@ class Rereading(ABC):
 
     @abstractmethod
     async def read(self) -> None:
-        """Read what is new; everything again after the tables were read again."""
+        """Read new entries; all entries, after the tables were read again."""
 
     async def keep(self) -> None:
         """Read it again and again. Runs until cancelled."""

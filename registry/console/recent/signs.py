@@ -1,7 +1,7 @@
 """What the streams tell of an instant: which front ends heard brokers and answered clients by then, and how far each
 stream was.
 
-What a front end told of itself then is kept nowhere, so this is all that is known of its past.
+The past status of a front end is not kept, so this is all that is known of its past.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...store.store import Store
 from ...store.streams import StreamEntry, StreamState, Survey, entries_back, first_entry, last_entry_by
 from ..state import MINUTE_MS
 
-# The most that are looked at for a minute: enough for 3,000 brokers at three front ends, and for a page's time.
+# The most entries that are read for a minute: enough for 3,000 brokers at three front ends, and fast enough for a page.
 _BEATS: Final = 20_000
 _REPORTS: Final = 200
 # The entries of a longer stream are estimated and not counted; an entry of lookups has up to 32 KiB.
@@ -34,7 +34,7 @@ class Sign(NamedTuple):
 
 
 class Signs(NamedTuple):
-    """What all of them did, by their ids."""
+    """The signs of all front ends, by their ids."""
 
     of: dict[str, Sign]
     heard_ms: int | None  # the last heartbeat by then; None: the stream has none that is so old
@@ -115,5 +115,5 @@ async def _stream_by(store: Store, stream: Stream, now: StreamState, at_ms: int,
 
 
 def is_direct(front_end: str) -> bool:
-    """Whether what heard a broker was the broker's own process, which writes to Redis itself."""
+    """Whether this front end is a broker's own process, which writes to Redis itself."""
     return front_end.startswith(DIRECT)

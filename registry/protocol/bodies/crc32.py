@@ -1,7 +1,7 @@
 """Checks the CRC-32 of registration bodies, without reading again what was in an earlier one.
 
 A broker sends its whole topic table each 30 s; the body of a 5.x broker differs from its last one only in a time near
-its beginning. From the CRCs of two beginnings follows how the CRCs of the bodies differ (CRC-32 is linear), which takes
+its beginning. CRC-32 is linear: the CRCs of two beginnings give the difference of the CRCs of both bodies, in
 some microseconds instead of half a millisecond for 10,000 topics.
 """
 
@@ -29,7 +29,7 @@ def check_crc32(body: bytes, header_crc: int | None) -> bool:
 
 
 class _SeenBody(NamedTuple):
-    """The CRC-32 of a body's beginning, and of the whole; shift: of what follows the beginning, 0 = not needed yet."""
+    """The CRC-32 of a body's beginning, and of the whole; shift: factor for the bytes after the beginning, or 0."""
 
     begin: int
     whole: int
@@ -37,7 +37,7 @@ class _SeenBody(NamedTuple):
 
 
 class BodyCrcs:
-    """The CRC-32 of bodies that were seen before but for their beginning; the oldest ones make room."""
+    """The CRC-32 of bodies that differ from an earlier one only in their beginning; the oldest ones are forgotten."""
 
     def __init__(self, most: int = _MOST_BODIES) -> None:
         self._most = most

@@ -73,8 +73,8 @@ def decoding(
 
     Args:
         body: b"" when there is none, which is a data version of zeros and no topics.
-        compressed: what the header says. A body that begins like zlib and inflates is read as compressed all the
-            same: 5.x brokers compress, but say they did not. (Java refuses those.)
+        compressed: the header field. A body that begins like zlib and inflates is read as compressed in any case:
+            5.x brokers compress, but send false. (Java refuses those.)
         version: the sender's, from the command header; below V3_0_11 the body is a bare topic table.
         now_ms: the timestamp of a data version that the body leaves out; Java takes its clock.
         mappings: read the static topic mappings at the end of the compressed form (5.x).
@@ -150,7 +150,7 @@ def measuring(body: bytes, *, compressed: bool) -> Slices[BodySize]:
 def null_part(body: bytes, version: int) -> str | None:
     """Which part of a registration is an explicit null in JSON: "wrapper", "table" or, as nearly always, None.
 
-    Java trips over such a null and yet answers that all is well. No real broker writes one. ``version``: the sender's.
+    Such a null makes Java fail, although it answers success. No real broker writes one. ``version``: the sender's.
     """
     bare = version < VERSION_V3_0_11
     if bare and wire_json.is_null(body):

@@ -5,7 +5,7 @@ how many topics came before: a broker's next body, and the bodies of other broke
 chunks, and a chunk is known by the digest of its text. Text that does not look exactly as Java's writers write it is
 left to ``register.decoding``, which reads everything.
 
-Why the chunks tell the whole: the text before the table is matched whole, so the table begins where it is thought to.
+Why the chunks give the whole body: all of the text before the table is matched, so the start of the table is certain.
 Each chunk, in braces, is a whole JSON object to a strict parser, and there is a comma between two of them; with the
 rest of the body it makes one JSON text that can be read in one way only.
 """
@@ -32,7 +32,7 @@ from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, chec
 CHUNK_BYTES: Final = 14 * 1024
 """A chunk is at least this long, and hardly ever longer than twice that: about a hundred topics."""
 
-_MOST_BYTES: Final = 256 * 1024  # of a chunk: there is nothing to cut at in a body with spaces between its topics
+_MOST_BYTES: Final = 256 * 1024  # of a chunk: a body with spaces between its topics has no places to cut
 _SEED: Final = secrets.randbits(64)  # nobody can make two chunks with one digest
 # One topic of this many ends a chunk once it is long enough. The fewer, the less is searched; the more, the sooner two
 # bodies are cut at the same topics again behind a topic that only one of them has.
@@ -58,7 +58,7 @@ class TopicChunk:
         topics: by name, never changed. A caller that needs the memory sets it to None: ``size``, how many topics
             there are, and ``names``, the sum of the hashes of their names, stay.
 
-    Where this chunk is in a body, the next one is probably that which ``following`` gives.
+    In a body with this chunk, the next chunk is probably that of ``following``.
     """
 
     __slots__ = ("__weakref__", "_following", "digest", "length", "names", "size", "topics")
@@ -74,7 +74,7 @@ class TopicChunk:
 
     @property
     def following(self) -> TopicChunk | None:
-        """The chunk behind this one in the last body that had it, while somebody keeps that chunk."""
+        """The next chunk in the last body that had this one, while that chunk is still in memory."""
         return self._following() if self._following is not None else None
 
     def precedes(self, chunk: TopicChunk) -> None:
@@ -105,7 +105,7 @@ class ChunkedBody:
         self._now_ms = now_ms
 
     def count_objects(self) -> int:
-        """About how many objects are in the body. What is known is not counted: that takes a millisecond in all."""
+        """About how many objects are in the body. Known chunks are not counted; that would take a millisecond."""
         text, spans = self._text, self._spans
         objects = text.count(b"{", 0, spans[0].begin) + text.count(b"{", spans[-1].end)
         for span in spans:
@@ -116,7 +116,7 @@ class ChunkedBody:
         """Decode the chunks that nobody has decoded before.
 
         Args:
-            known: chunks by digest; what is decoded is added.
+            known: chunks by digest; decoded ones are added.
 
         Returns:
             the same as ``register.decoding``; None when the body is not as Java writes it, or names a topic twice.
@@ -171,7 +171,7 @@ class ChunkedBody:
         return self._whole(rest, decoded, chunks, known)
 
     def _rest(self) -> RegisterBody | None:
-        """Everything but the topics; None when the body is not as Java's writers write it."""
+        """The body without the topics; None when the body is not as Java's writers write it."""
         tail = self._text[self._spans[-1].end :]
         if b"\\" in tail or b"topicConfig" in tail:
             return None  # there may be another table

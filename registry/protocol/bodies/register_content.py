@@ -21,7 +21,7 @@ ENTRIES_PER_SLICE: Final = 2000
 
 
 class RegisterBody(msgspec.Struct, frozen=True):
-    """What a broker says about itself beyond the header."""
+    """The content of a registration beyond its header."""
 
     data_version: DataVersion = DataVersion()
     topics: dict[str, TopicConfig] = {}  # topic name -> its configuration

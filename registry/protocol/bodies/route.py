@@ -124,7 +124,7 @@ def decode_route(body: bytes) -> TopicRoute:
 def decode_queue_datas(body: bytes) -> Mapping[str, QueueData]:
     """Read the body of 217, a route of which only queueDatas counts; the same body again costs nothing.
 
-    Who decides on a request and who carries it out read the same body.
+    The decision on a request, and its handler, read the same body.
     """
     return {} if not body or wire_json.is_null(body) else _queue_datas(_route.decode(body))
 
