@@ -67,10 +67,13 @@ def test_every_write_says_which_peer_sent_it(front_end_with, compat):
         known = {code: sent for code, sent in SENT.items() if not (compat == "4.8" and code in (217, 327))}
         if compat == "4.8":
             known[RequestCode.DELETE_TOPIC_IN_NAMESRV] = ({"topic": "topic1"}, b"", "topic_deleted")
+        before = registered
         for code, (ext, body, kind) in known.items():
             assert admin.request(code, ext, body).code == 0
             last = events(front_end)[-1]
+            assert last.seq > before.seq, f"{code} changed nothing"
             assert (last.type, last.by) == (kind, by_of(admin)), code
+            before = last
         front_end.wait_until(lambda: f"by anonymous from {address(broker)}" in front_end.log, "the registration")
         by_admin = f"by anonymous from {address(admin)} at "
         front_end.wait_until(lambda: front_end.log.count(by_admin) == len(known), f"{len(known)} lines {by_admin}")
