@@ -10,9 +10,9 @@
   DERIVED the tables
   RETURNS head: {epoch, seq, config_rev, up_since, now, last id of the change stream, chain}
           else: {next cursor ("0" = done), {name of a large row, ...}, ...}. A large row has too many fields for Lua
-          (include/collect) or for this page; the reader asks for it by HSCAN, SSCAN or LRANGE. The others:
+          (include/collect) or for this page; the reader asks for it by HSCAN, SSCAN or LRANGE. After it, for
+          each other row: name, flat HASH / SET / LIST of that name
           topic: {next cursor ("0" = done), {brokerName, queue data, ...}}
-          others: name, flat HASH / SET / LIST of that name, name, ...
   EVENTS  none
   REPEAT  the same      COST O(count * size of one) ]]
 --- @include "include/open"

@@ -44,7 +44,7 @@ def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Ite
 
 
 def _replace(spark: SparkSession, lake: Lake, name: str, where: str, rows: DataFrame | None) -> None:
-    """Let rows take the place of some; none: these are gone."""
+    """Replace some rows by these; without new rows the old ones are deleted."""
     if rows is None:
         spark.sql(f"DELETE FROM {ensure(spark, lake, name)} WHERE {where}")
         return

@@ -1,6 +1,6 @@
 """Keeps the lake's tables quick to read, by Delta's own commands: OPTIMIZE merges small files, VACUUM removes old ones.
 
-A file that does not count any more stays for a week: who opened a table before can read it until then.
+An old file stays for a week, so that programs that have opened the table can still read it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VACUUM_S: Final = 86_400.0
 
 
 class Upkeep:
-    """What a run does of :func:`maintain` while it goes on: OPTIMIZE once an hour, VACUUM once a day."""
+    """The maintenance during a run: OPTIMIZE once an hour, VACUUM once a day."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
@@ -41,14 +41,14 @@ class Upkeep:
 
 
 def maintain(spark: SparkSession, lake: Lake) -> dict[str, int]:
-    """All of it, now; gives how many files each table has."""
+    """Run OPTIMIZE and VACUUM now; returns how many files each table has."""
     optimize(spark, lake)
     vacuum(spark, lake)
     return {name: delta.get_add_actions().num_rows for name in TABLES if (delta := lake.delta(name)) is not None}
 
 
 def optimize(spark: SparkSession, lake: Lake) -> None:
-    """Make large files of small ones, in the tables of which a partition has several files."""
+    """Merge small files into large ones, in tables with several files in a partition."""
     for table in TABLES:
         delta = lake.delta(table)
         if delta is None:

@@ -4,12 +4,12 @@
   Redis has lost that change, the script ends with the error MQLOST and writes nothing. A worker that restores lost
   changes sends "knew <losses> <seq> " instead; its events have it. emit removes the argument from ARGV.
   GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
-         topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's ]]
+         topics is JSON object text without braces, may be long, or nil; then seq is the seq of the event ]]
 --- @include "include/expect"
 expect("stream", P .. "changes")
 local known, by = string.match(table.remove(ARGV) or "", '^([^{]*)({"how":".*)$')
 if not by then
-  return redis.error_reply("MQBY the last argument is not who caused it: call the script through registry/store/store.py")
+  return redis.error_reply("MQBY the last argument is not the author: call the script through registry/store/store.py")
 end
 local changes_maxlen, told = string.match(stream_limits, "^%d+"), call("HMGET", KEYS[1], "changes_bytes", "chain")
 local changes_bytes, chain = tonumber(told[1] or "0"), told[2] or epoch

@@ -64,7 +64,7 @@ class Exact(NamedTuple):
 def take(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, behind_gap: bool = False) -> Snapshot:
     """Read the tables and write them into the lake.
 
-    A stream that still has its first entry has the whole history: the snapshot is then the empty one before it.
+    If the stream still has its first entry, it has the whole history, and the snapshot is the empty one before it.
 
     Args:
         behind_gap: entries of the stream are missing, whatever it begins with.

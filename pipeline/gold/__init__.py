@@ -1,4 +1,4 @@
-"""Figures per hour and day, which docs/pipeline.md defines; the files in ``sql`` work them out."""
+"""Figures per hour and day, which docs/pipeline.md defines; the files in ``sql`` compute them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the views that gold is worked out from: silver and bronze as of the moment when a refresh began."""
+"""Makes the views that gold is computed from: silver and bronze as of the moment when a refresh began."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Inputs:
         seq: the change up to which silver counts.
 
     Attributes:
-        versions: of the tables that are read; what comes later is not seen.
+        versions: of the tables that are read; later rows are not seen.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Inputs:
         rows.createOrReplaceTempView(name)
 
     def small_view(self, name: str, rows: DataFrame) -> None:
-        """Give few rows a name; they are in each plan that reads them, which is simpler for it where there are none."""
+        """Give a few rows a name; each plan that reads them contains them, and is simpler if there are none."""
         self.view(name, self.spark.createDataFrame(rows.toArrow()))
 
     def views(self, since_ms: int, hour_ms: int, now_ms: int) -> None:
@@ -106,7 +106,7 @@ class Inputs:
         self.changes_since(since_ms)
 
     def changes_since(self, since_ms: int) -> None:
-        """Make the view of changes; a clock that was ahead wrote later moments than they count as of."""
+        """Make the view of changes; if the clock was ahead, events have later times than the ones that count."""
         self.view("changes", self.entries("changes", since_ms, NEVER))
 
     def entries(self, stream: str, since_ms: int, now_ms: int) -> DataFrame:
@@ -116,7 +116,7 @@ class Inputs:
         return rows.where((F.col("ms") >= since_ms) & (F.col("ms") <= now_ms))
 
     def begin_ms(self) -> int | None:
-        """The first moment of which anything is known."""
+        """The first moment with any data."""
         first = [self.table(name).where("reason IS NULL").agg(F.min("ms").alias("ms")) for name in _STREAMS]
         first += [
             self.table(f"silver/{name}").agg(F.unix_millis(F.min("valid_from")).alias("ms"))
@@ -134,6 +134,6 @@ class Inputs:
         return -1 if found is None else int(found)
 
     def close(self) -> None:
-        """Give back the memory of the views that were kept."""
+        """Free the memory of the cached views."""
         for rows in self._cached:
             rows.unpersist()

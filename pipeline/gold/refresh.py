@@ -1,7 +1,7 @@
 """Brings gold up to date: works out the days that new input touches again, with the statements in ``sql``.
 
-What comes from heartbeats and lookups is worked out by hours, and a day from its hours. Every table is written by one
-commit, which replaces the rows of these days; killed anywhere and called again, the same tables come out.
+Figures of heartbeats and lookups are computed by hours, and a day from its hours. Every table is written by one
+commit, which replaces the rows of these days; if it is killed and called again, the tables are the same.
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ class _Run:
         self._seen = seen
         self._is_new = is_new
         self._area = area
-        # at midnight the day that is over is to become whole
+        # after midnight the last day must be completed
         self._since_ms = day_of(since_ms - 1)
         self._hour_ms = max(self._since_ms, (since_ms - 1) // HOUR_MS * HOUR_MS)
         self._owner = owned(place)
         self._columns = [F.lit(value).alias(name) for name, value in zip(OWNER, place, strict=True)]
 
     def work_out(self) -> None:
-        """All tables; the last one says what was seen."""
+        """Write all tables; the last one records the versions that were read."""
         self._inputs.views(self._since_ms, self._hour_ms, self._seen.now_ms)
         self._inputs.small_view("known_state", self._known("broker_state").selectExpr(
             "cluster", "broker_name", "state", "unix_millis(valid_from) AS from_ms", "unix_millis(valid_to) AS to_ms"
@@ -132,7 +132,7 @@ class _Run:
         self._write("refresh", self._spark.createDataFrame(pa.Table.from_pylist([self._seen._asdict()])))
 
     def _brokers(self) -> None:
-        """Who has returned was away in all periods since it went: they are worked out, too."""
+        """A broker that returned was away in all periods since it left: these are computed, too."""
         away_ms = self._spark.sql(
             "SELECT min(from_ms) FROM spell WHERE kind = 'away' AND from_ms < {since_ms} AND to_ms >= {since_ms}",
             since_ms=self._since_ms,
@@ -145,7 +145,7 @@ class _Run:
         self._view("period", self._since_ms)
 
     def _with_kept(self, table: str) -> DataFrame:
-        """Hours that are worked out, and those before them of the same days, which stay as they are."""
+        """The newly computed hours, with the unchanged earlier hours of the same days."""
         kept = self._known(table).where(
             (F.col("period_start") >= F.timestamp_millis(F.lit(self._since_ms)))
             & (F.col("period_start") < F.timestamp_millis(F.lit(self._hour_ms)))
@@ -167,14 +167,14 @@ class _Run:
     def _write_days(
         self, table: str, rows: DataFrame, since_ms: int | None = None, *, moment: str = "period_start"
     ) -> None:
-        """Put rows in the place of those of that day and later; the view of this name has them."""
+        """Replace the rows of that day and later; the view of this name has the new rows."""
         since = day_text(self._since_ms if since_ms is None else since_ms)
         self._write(table, rows.withColumn("day", F.date_format(moment, "yyyy-MM-dd")), f"day >= '{since}'")
         written = self._read(table)
         self._inputs.view(table, written.where(F.col("day") >= since))
 
     def _write(self, table: str, rows: DataFrame, replaced: str | None = None) -> None:
-        """Put rows in the place of those of this namespace and epoch that a condition holds for; default: of all."""
+        """Replace the rows of this namespace and epoch that a condition selects; default: all."""
         name = f"gold/{table}"
         ensure(self._spark, self._lake, name, self._area)
         condition = self._owner if replaced is None or self._is_new else f"{self._owner} AND {replaced}"
@@ -187,7 +187,7 @@ class _Run:
         return self._spark.read.format("delta").load(self._lake.path(self._path(table))).where(self._owner)
 
     def _known(self, table: str) -> DataFrame:
-        """What the refreshes before have written."""
+        """The rows that earlier refreshes have written."""
         ensure(self._spark, self._lake, f"gold/{table}")
         rows = self._spark.read.format("delta").load(self._lake.path(f"gold/{table}")).where(self._owner)
         return rows.limit(0) if self._is_new else rows

@@ -23,7 +23,7 @@ _RESILIENCE_MS: Final = 30 * DAY_MS
 class Refreshed(NamedTuple):
     """What the last refresh saw.
 
-    begin_ms: what was before is not known. now_ms: end of observation. flap_ms: an absence shorter than this is a flap.
+    begin_ms: the time before is not known. now_ms: end of observation. flap_ms: an absence shorter than this is a flap.
     seq: the change up to which silver counted. versions: of the tables that were read, as JSON.
     """
 
@@ -35,7 +35,7 @@ class Refreshed(NamedTuple):
 
 
 def last(lake: Lake, namespace: str, epoch: str) -> Refreshed | None:
-    """What the last refresh saw; None: there was none."""
+    """The record of the last refresh; None: there was none."""
     rows = lake.read("gold/refresh", namespace=namespace, epoch=epoch, columns=Refreshed._fields).to_pylist()
     return Refreshed(**rows[0]) if rows else None
 
@@ -85,7 +85,7 @@ def read(
 
 
 def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, float]]:
-    """Figures of the last whole hour, as metrics: name -> cluster -> value; and of topics the resilience."""
+    """Figures of the last whole hour, and the resilience of topics, as metrics: name -> cluster -> value."""
     seen = last(lake, namespace, epoch)
     if seen is None:
         return {}

@@ -1,4 +1,4 @@
-"""What goes wrong with a lake."""
+"""The errors that readers and writers of a lake raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mqregistry.errors import RegistryError
 
 
 class LakeError(RegistryError):
-    """The lake lacks what is asked of it, or what it holds contradicts itself; the message says what to do."""
+    """The lake lacks the requested data, or its data contradict each other; the message says what to do."""
 
 
 class OtherWriter(RegistryError):

@@ -74,7 +74,7 @@ GOLD: Final = {
     ),
     "unused_topic": _gold([("topic", _S, False), ("routable_ms", _I, False)]),
     "missing_topic": _gold([("topic", _S, False), ("lookups", _I, False)]),
-    # What a broker was, from its first appearance on, without a gap. state: absent, read_only, writable.
+    # The state of a broker, from its first appearance on, without a gap: absent, read_only, writable.
     "broker_state": pa.schema(
         [
             pa.field("cluster", _S, nullable=False),

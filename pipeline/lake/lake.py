@@ -1,6 +1,6 @@
 """The folder that holds everything the pipeline writes: Delta tables, of which ``schema.TABLES`` is the list.
 
-Here they are read without Spark, by deltalake; ``tables.py`` has them for Spark.
+This module reads them without Spark, by deltalake; ``tables.py`` has them for Spark.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Lake:
             )
 
     def path(self, name: str) -> str:
-        """Where a table, or another thing of the lake, is."""
+        """The path of a table, or of another part of the lake."""
         return f"{self.root}/{name}"
 
     def remove(self, area: str) -> None:
-        """Remove a folder of tables that were made for a while, if it is there."""
+        """Remove a folder of temporary tables, if it exists."""
         shutil.rmtree(self.path(area), ignore_errors=True)
         self._delta = {name: delta for name, delta in self._delta.items() if not name.startswith(area)}
         self.ensured = {name for name in self.ensured if not name.startswith(area)}
@@ -108,12 +108,12 @@ class Lake:
         return pa.table(arrays, schema=pa.schema([schema.field(column).with_nullable(True) for column in names]))
 
     def owners(self) -> list[tuple[str, str]]:
-        """The namespaces and epochs of which there is a past."""
+        """The namespaces and epochs with a past in the lake."""
         delta = self.delta("bronze/snapshot")
         return sorted((place["namespace"], place["epoch"]) for place in delta.partitions()) if delta else []
 
     def epochs(self, namespace: str) -> list[str]:
-        """The epochs of a namespace of which there is a past."""
+        """The epochs of a namespace with a past in the lake."""
         return [epoch for owner, epoch in self.owners() if owner == namespace]
 
     def try_to_write(self) -> None:

@@ -48,7 +48,7 @@ BRONZE: Final = {
     "lookups": pa.schema([*_ID, *_columns(("ms", _I)), _SAID, *_UNREAD]),
 }
 
-# The tables of the registry as events of one seq, parts 1 to n; and a row with part 0 that says of what they are.
+# The tables of the registry as events of one seq, parts 1 to n; and a row with part 0 that describes the snapshot.
 SNAPSHOT: Final = pa.schema(
     _columns(("seq", _I), ("ms", _I), ("type", _S), ("part", pa.int32()), ("parts", pa.int32()), ("e", _S))
 )
@@ -97,7 +97,7 @@ _SILVER: Final = {
 
 SILVER: Final = {table: pa.schema([*columns, *_VALID]) for table, columns in _SILVER.items()}
 SILVER_VALUES: Final = {table: [column.name for column in columns] for table, columns in _SILVER.items()}
-"""The columns of each table that say what a row is of, and what is so."""
+"""The key columns and the value columns of each table."""
 
 # How far silver is: a row for each step, and the one with the highest number counts.
 PROGRESS: Final = pa.schema(

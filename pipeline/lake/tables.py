@@ -83,7 +83,7 @@ def add(
 
 
 def add_new(spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Add those of some rows (without namespace and epoch) that are not there yet."""
+    """Add rows (without namespace and epoch), except rows that are there already."""
     same = " AND ".join(f"t.{column} = s.{column}" for column in TABLES[name].columns.names)
     spark.sql(
         f"MERGE INTO {ensure(spark, lake, name)} t USING {{rows}} s ON {same} WHEN NOT MATCHED THEN INSERT *",
@@ -94,7 +94,7 @@ def add_new(spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], ro
 def replace(
     spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:  # fmt: skip
-    """Put rows (without namespace and epoch) in the place of all that the owner has."""
+    """Replace all rows of the owner by these (without namespace and epoch)."""
     ensure(spark, lake, name)
     make_rows(spark, name, owner, rows).coalesce(1).write.format("delta").mode("overwrite").option(
         "replaceWhere", owned(owner)

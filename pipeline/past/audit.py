@@ -40,7 +40,7 @@ class Audit(NamedTuple):
     """The result of an audit.
 
     seq: the change as of which history and Redis were compared; replayed: the last one that came from the lake, the
-    others from the stream. holes: (ms, ms) of which the lake has no changes, only a snapshot after them. entries:
+    others from the stream. holes: times (ms, ms) without changes in the lake, only with a snapshot after them. entries:
     stream -> how many of its entries were compared with bronze. figures: rows of gold that were compared. missing:
     which changes the history lacks, so that nothing could be compared.
     """
@@ -62,7 +62,7 @@ class Audit(NamedTuple):
 
 
 class _Clean(NamedTuple):
-    """What an audit saw that found no difference; see ``lake/gold_schema.py``."""
+    """The record of an audit without differences; see ``lake/gold_schema.py``."""
 
     seq: int
     now_ms: int
@@ -104,7 +104,7 @@ def audit(
     Then bronze with the streams, and gold with figures that are worked out again.
 
     Args:
-        since_last: of bronze, silver and gold compare only what came since the last audit that found no difference.
+        since_last: in bronze, silver and gold compare only rows since the last audit without differences.
 
     Raises:
         LakeError: the lake has nothing of this epoch.

@@ -45,7 +45,7 @@ WHERE theirs.ms IS NULL OR times > 1
 class CellDifference(NamedTuple):
     """A cell, row or entry that differs from what it is compared with. None as a value: it does not exist.
 
-    history: what it was to be: the replayed value, the entry of the stream, the figures that were worked out again;
+    history: the right value: the replayed one, the entry of the stream, or the figures that were computed again;
     found: the value in ``where`` ("redis", "bronze", "silver", "gold").
     """
 
@@ -111,7 +111,7 @@ def compare_silver(
 ) -> Iterator[CellDifference]:  # fmt: skip
     """Compare rows of silver and of the replay that later changes than ``after`` began or ended.
 
-    As of the last change that both have. The tables of the replay are in ``area``.
+    The comparison is as of the last change that both have. The tables of the replay are in ``area``.
     """
     silver = progress.last(lake, *place)
     if silver is None:

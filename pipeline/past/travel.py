@@ -33,8 +33,8 @@ _Answer = TypeVar("_Answer")
 class LastBeat(NamedTuple):
     """When a process was last heard before an instant, and through how many front ends at that time.
 
-    No event says that a front end ended or was left. It counts while it was heard within one and a half of the longest
-    pause that this process made at any front end, before its newest heartbeat.
+    No event shows that a front end ended, or that a broker left it. So a front end counts while it heard the process
+    within one and a half of the longest pause of this process at any front end, before its newest heartbeat.
     """
 
     ms: int
@@ -56,14 +56,14 @@ class BrokerThen(NamedTuple):
 
 
 class ValueOrigin(NamedTuple):
-    """When a value began to hold, and who caused that; by None: not known."""
+    """When a value was set, and its author; by None: not known."""
 
     ms: int
     by: By | None
 
 
 class End(NamedTuple):
-    """When a topic ended at its last brokerNames, by which type of event, and who caused it; by None: not known."""
+    """When a topic ended at its last brokerNames, the type of that event, and its author; by None: not known."""
 
     ms: int
     kind: str
@@ -122,7 +122,7 @@ class EpochPast:
             columns: default: all.
         """
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
-        # what later changes than those that count began is not there yet, and what they ended holds
+        # values from later changes are left out, and values that they ended still hold
         holds = (pc.field("valid_from") <= at) & (pc.field("from_seq") <= seq) & (
             pc.field("to_seq").is_null() | (pc.field("to_seq") > seq) | (pc.field("valid_to") > at)
         )  # fmt: skip
@@ -135,7 +135,7 @@ class EpochPast:
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
     def _cells(self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None) -> list[tuple[Any, ...]]:
-        """The same without who set each row and when, which takes longest to read."""
+        """The same without author and time of each row, which take longest to read."""
         columns = SILVER[table].names
         return self.rows(
             table, at_ms, wanted=wanted, topic=topic, columns=columns[: columns.index("valid_from")]
@@ -174,7 +174,7 @@ class EpochPast:
         return [(name, ValueOrigin(_ms(since), _by(by))) for name, since, by in rows]
 
     def end_of(self, topic: str, at_ms: int) -> End | None:
-        """How a topic that is not there at an instant had ended; None: it had never been there."""
+        """How a topic that does not exist at an instant had ended; None: it never existed before."""
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
         ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= at) & (pc.field("to_seq") <= seq)
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]

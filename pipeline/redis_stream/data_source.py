@@ -22,8 +22,8 @@ Where this package is installed, Spark finds the source by itself (``pyspark_red
 
 Columns: those of ``mqregistry.pipeline.lake.schema.BRONZE[stream]``; ``reason`` and ``raw`` are set for an entry that
 cannot be read and else null. An offset is the last entry read, with its number and the registry's epoch.
-What was trimmed, deleted or replaced before it was read is an error
-(``mqregistry.pipeline.redis_stream.stream.GapError``), never passed over.
+An entry that was trimmed, deleted or replaced before it was read is an error
+(``mqregistry.pipeline.redis_stream.stream.GapError``), never skipped.
 
 A password in ``url`` goes wherever Spark writes options down; as ``password`` Spark redacts it, and from the
 environment it does not see it at all.
@@ -78,7 +78,7 @@ class RedisStreamSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._config = _Config(options)
-        self.options = {}  # the password goes no further than it must
+        self.options = {}  # keep the password out of Spark's options
 
     @classmethod
     def name(cls) -> str:
@@ -155,7 +155,7 @@ def _moment_ms(given: Mapping[str, str], name: str) -> int | None:
 
 
 class _Reader:
-    """What both readers do; holds no client, as executors get a copy of it."""
+    """The common part of both readers; holds no client, because executors get a copy of it."""
 
     def __init__(self, config: _Config) -> None:
         self._config = config
@@ -257,7 +257,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._ranges(self._stream, head, begin, last, epoch)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has what is up to here: Redis may trim it."""
+        """Spark has all entries up to here: Redis may trim them."""
         if self._config.reader:
             position, epoch = _position(end)
             with contextlib.closing(self._config.login.connect()) as client:

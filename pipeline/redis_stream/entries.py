@@ -1,6 +1,6 @@
 """Turns a page of stream entries into one Arrow batch: a few values as columns, the event as it was.
 
-An entry that cannot be read is included with a reason and its raw bytes, and nothing of the event.
+An entry that cannot be read is included with a reason and its raw bytes, but without its event.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _COLUMNS: Final[dict[Stream, Callable[[list[bytes]], tuple[list[pa.Array], list[
 
 
 def _fault(stream: Stream, fields: list[bytes]) -> str | None:
-    """What is wrong with an entry; None: nothing."""
+    """The fault of an entry; None: it is right."""
     if len(fields) != 2 or fields[0] != b"e":
         return "it does not consist of one field e"
     try:

@@ -69,7 +69,7 @@ def find_seq(
         at_or_before: the last entry that is not after this id.
         low, high: ``low.seq <= seq < high.seq``; entries lie all the way between them (low.id: no long time before).
 
-    Where the very first entry after ``low`` is numbered above ``seq``, that one: a reader must get on.
+    If the first entry after ``low`` has a number above ``seq``, that entry: a reader must make progress.
     """
     least, floor, above = low, _scalar(low.id), high
     for probe in range(_PROBES):

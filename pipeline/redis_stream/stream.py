@@ -42,7 +42,7 @@ class GapError(RegistryError):
 
 
 class OtherPast(GapError):
-    """Redis holds other changes under the numbers of those that were read: a snapshot cannot join the two."""
+    """Redis has other changes under numbers that were read already: a snapshot cannot join both histories."""
 
 
 class Login:
@@ -271,7 +271,7 @@ class Stream:
                 break
             first = None
             found = page(self.name, entries)
-            if seq == UNKNOWN:  # no number tells that these are the next ones: so they must be there still
+            if seq == UNKNOWN:  # without numbers the entry before them must still exist: else some are missing
                 self.check(Position(at), epoch, self.head())
             at = entry_id(entries[-1])
             if self._numbered:

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Spell:
-    """A broker in one state; end_ms: of the stretch that is reported, if it went on. open: it goes on still."""
+    """A broker in one state; end_ms: at most the end of the reported time. open: the state still lasts."""
 
     cluster: str
     broker_name: str
@@ -29,7 +29,7 @@ class Spell:
 
     @property
     def length_ms(self) -> int:
-        """How long it was, within the report."""
+        """How long the state lasted within the reported time."""
         return self.end_ms - self.start_ms
 
 
@@ -37,9 +37,9 @@ class Spell:
 class ReportFacts:
     """One epoch between two moments.
 
-    from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or where
-    observation ends. now: what each broker is then. gone: brokers that went before from_ms and did not return, and
-    when.
+    from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or the
+    end of observation. now: broker -> its state then. gone: brokers that left before from_ms and did not return ->
+    when they left.
     """
 
     namespace: str
@@ -90,7 +90,7 @@ def gather(
     facts = ReportFacts(namespace, epoch, from_ms, to_ms, since_ms, min(to_ms, now))
     if from_ms >= to_ms:
         return facts
-    # what happens at the end of observation counts, though no time has passed since
+    # a state that begins at the end of observation counts, although its length is 0
     _add_spells(facts, states, last_ms=facts.until_ms - (facts.until_ms < now))
     hours: dict[str, Any] = {"grain": "hour", "from_ms": from_ms, "to_ms": to_ms}
     left = {spell.broker_name: spell.start_ms for spell in facts.spells if spell.open and spell.state == "absent"}
@@ -113,7 +113,7 @@ def _starts(rows: pa.Table) -> pa.Table:
 
 
 def _add_spells(facts: ReportFacts, states: pa.Table, last_ms: int) -> None:
-    """States cut to the report; of a broker that is gone for good nothing where it was gone all the time."""
+    """States cut to the report; a broker that was gone during the whole report, and for good, has none."""
     start = _ms(states["valid_from"]).to_pylist()
     end = _ms(states["valid_to"]).to_pylist()
     for row, since, till in zip(states.to_pylist(), start, end, strict=True):
@@ -134,8 +134,8 @@ def _add_spells(facts: ReportFacts, states: pa.Table, last_ms: int) -> None:
 def _brokers(rows: pa.Table, gone: dict[str, int]) -> tuple[list[Row], list[Row]]:
     """Figures of every broker over the whole time, worst first; events of every hour.
 
-    They are sums of gold's hours, as SQL gives them: a broker that went and did not return is observed to the end of
-    the hour in which it went, for gold cannot know whether it left for good.
+    They are sums of gold's hours, as in SQL: a broker that left and did not return is observed to the end of the hour
+    in which it left, because gold cannot know whether it left for good.
 
     Args:
         gone: brokers that did not return: name -> since when.
@@ -197,7 +197,7 @@ def _topics(lake: Lake, facts: ReportFacts, hours: dict[str, Any]) -> None:
 
 
 def _fragile(rows: pa.Table) -> list[Row]:
-    """Topics by how much of their time any one loss would have ended writes, worst first."""
+    """Topics sorted by the share of their time in which one loss would have ended writes, worst first."""
     sums = ["routable_ms", "broker_loss_ms", "host_loss_ms", "zone_loss_ms", "any_loss_ms"]
     found = rows.group_by("topic").aggregate([(name, "sum") for name in sums]).to_pylist()
     topics = [{name.removesuffix("_sum"): value for name, value in row.items()} for row in found]

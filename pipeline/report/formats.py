@@ -34,7 +34,7 @@ def length(ms: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """``99.93 %``; never 100 % of what is less, nor 0 % of what is more."""
+    """``99.93 %``; never 100 % for a smaller share, nor 0 % for a larger one."""
     if value is None:
         return "–"
     if value in (0, 1):

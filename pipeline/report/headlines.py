@@ -22,7 +22,7 @@ class Headline(NamedTuple):
 
 
 def first_line(facts: ReportFacts) -> str:
-    """What is worst, in one sentence that needs no other."""
+    """The worst finding, in one complete sentence."""
     away = {name for name, state in facts.now.items() if state == "absent"}
     since = {spell.broker_name: spell for spell in facts.spells if spell.open and spell.broker_name in away}
     at = moment(facts.until_ms)

@@ -73,7 +73,7 @@ def make(
 
 
 def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) -> list[ReportFacts]:
-    """Newest epoch first; those that were over before, or began after, are left out if another has something."""
+    """Newest epoch first; epochs without data in this time are left out if another has some."""
     newest_first = epochs(lake, namespace)[::-1]
     found: list[ReportFacts] = []
     for epoch in newest_first:

@@ -1,7 +1,7 @@
 """Brings silver up to date from its last step: the snapshot first, then bronze's changes, a chunk and a step at a time.
 
-Each step writes the tables that it touches and then a row of ``silver/progress``, which makes it count. One that was
-killed in between is done again, and comes to the same.
+Each step writes the tables that it touches and then a row of ``silver/progress``, which makes it count. A step that was
+killed in between is repeated, with the same result.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Silver:
     """Silver of one epoch of a namespace.
 
     Args:
-        area: another folder for its tables: all is made anew there, and no progress is written.
+        area: another folder for its tables: all of them are made there, and no progress is written.
 
     Attributes:
         now: the last step; None before the first.
-        gaps, steps: what was met of lost changes (from ms, to ms), and of a clock that was set back.
+        gaps, steps: the times of lost changes (from ms, to ms), and of clock changes backwards.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Silver:
             self.tell("observed", observed_ms=ms)
 
     def tell(self, kind: str, *, observed_ms: int | None = None, touched_ms: int | None = None) -> Progress:
-        """Record a step that took in nothing."""
+        """Record a step without changes."""
         return self._record(self._now._replace(kind=kind, observed_ms=observed_ms, touched_ms=touched_ms))
 
     @property
@@ -119,7 +119,7 @@ class Silver:
         )
 
     def _take_snapshot(self, snapshot: Snapshot) -> Progress:
-        """Make the tables as in the snapshot; what it lacks ended with it."""
+        """Make the tables equal to the snapshot; cells that it lacks end with it."""
         earliest = self._changes().where(F.col("seq") > snapshot.seq).agg(F.min("ms")).collect()[0][0]
         # else the clock was ahead when it was taken
         ms = snapshot.ms if earliest is None or snapshot.ms - earliest <= STEP_MS else earliest
@@ -163,7 +163,7 @@ class Silver:
                     )  # fmt: skip
 
     def _worked_out(self, cached: contextlib.ExitStack, rows: DataFrame) -> _WorkedOut:
-        """Work cells out once, for the queries of all tables: few come to the driver, many are cached."""
+        """Compute the cells once, for the queries of all tables: a few go to the driver, many are cached."""
         found = rows.limit(FEW_CELLS + 1).toArrow()
         if found.num_rows <= FEW_CELLS:
             counted = found["target"].value_counts().to_pylist()
@@ -199,7 +199,7 @@ class Silver:
         )  # fmt: skip
 
     def _remember(self, *, gaps: list[tuple[int, int]] | None = None, steps: list[ClockStep] | None = None) -> None:
-        """Write what was met, if it is not there already."""
+        """Write the new gaps and clock changes."""
         self.gaps += gaps or []
         self.steps += steps or []
         if self._counts and gaps:

@@ -60,7 +60,7 @@ class Moments:
         self._spans = spans
 
     def of(self, seq: int, ms: int) -> int:
-        """The moment at which a change counts as made whose event says ``ms``."""
+        """The time that counts for a change whose event has ``ms``."""
         at = bisect_right(self._firsts, seq) - 1
         return self._spans[at][2] if at >= 0 and seq <= self._spans[at][1] else ms
 
@@ -71,7 +71,7 @@ def to_cells(
     """Events (columns seq, ms, part, e) as rows of CELLS.
 
     Raises:
-        LakeError: a change of a type that this release neither knows nor may pass over.
+        LakeError: a change of an unknown type that this release may not ignore.
     """
     moments = Moments(spans)
     for batch in batches:

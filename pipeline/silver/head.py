@@ -34,7 +34,7 @@ TABLES: Final = (
     "broker_addr", "live", "kv", "broker_row", "cluster_member", "filter_server", "kv_namespace", "config",
 )  # fmt: skip
 KNOWN: Final = ("broker_row", "broker_addr", "cluster_member", "live")
-"""What of the tables a replay has to know."""
+"""The part of the tables that a replay needs."""
 
 # A row is one cell that is set, or gone.
 _VALUES: Final = {field.name: field.type for table in TABLES for field in SILVER[table] if field.name in
@@ -48,7 +48,7 @@ class HeadReplay:
     """The head as the registry has it, to look up what an operation removes; collects what happens to cells.
 
     Args:
-        live_by_cluster: false with compat 4.8, where a goodbye ends an address under every name.
+        live_by_cluster: false with compat 4.8, where an unregistration ends an address under every name.
     """
 
     def __init__(self, *, live_by_cluster: bool = True) -> None:
@@ -58,7 +58,7 @@ class HeadReplay:
         self._at: tuple[Any, ...] = ()
 
     def know(self, table: str, row: dict[str, Any]) -> None:
-        """Take in a cell that holds; rows of brokers come before their addresses."""
+        """Add a cell that holds; rows of brokers come before their addresses."""
         values: list[Any] = [row.get(name) for name in SILVER_VALUES[table]]
         match table:
             case "broker_row":

@@ -61,7 +61,7 @@ class Owner(NamedTuple):
 
 
 def held(spark: SparkSession, lake: Lake, owner: Owner, table: str, seq: int) -> DataFrame:
-    """The rows that hold after a change, whatever a run that was killed has written of later ones."""
+    """The rows that hold after a change, without later changes that a killed run has written."""
     rows = spark.table(ensure(spark, lake, f"silver/{table}", owner.area))
     return rows.where(f"{owned(owner[:2])} AND from_seq <= {seq} AND (current OR to_seq > {seq})")
 

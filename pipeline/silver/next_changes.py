@@ -1,8 +1,8 @@
 """Finds the changes in bronze that silver takes in next: whole sets of parts, in order of ``seq``, each once.
 
-It also says as of which moment each of them counts, for the clock of Redis may be set back. A clock that is set back by
-more than ``STEP_MS`` had been ahead: what it said of later moments counts as of the one that it was set back to. After
-a smaller step changes count as of the latest moment before it, until the clock has passed that again.
+It also finds the time that counts for each change, because the clock of Redis may be set back. A clock that is set back
+by more than ``STEP_MS`` had been ahead: changes with later times get the time to which it was set back. After
+a smaller step changes get the latest time before it, until the clock has passed that again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def next_chunk(
 
 
 def _chunk(namespace: str, seq: int, ms: int, seqs: Any, said: Any, earliest: int | None) -> Chunk:
-    """The changes, of which ``said`` is what their events say; earliest: the least that later ones do."""
+    """The changes; ``said``: the time in the event; earliest: the earliest time in later events."""
     least = np.minimum.accumulate(np.append(said, said.max() if earliest is None else earliest)[::-1])[::-1][:-1]
     if ms - least[0] > STEP_MS:
         raise ClockSetBack(namespace, int(seqs[0]), ms, int(least[0]))
@@ -92,7 +92,7 @@ def _chunk(namespace: str, seq: int, ms: int, seqs: Any, said: Any, earliest: in
 
 
 class MissingChanges(LakeError):
-    """Bronze holds one change and then a later one, and not what was between."""
+    """Bronze has a change and a later one, but not the changes in between."""
 
     def __init__(self, namespace: str, seq: int, then: int) -> None:
         lost = f"change {seq + 1} is" if then == seq + 2 else f"changes {seq + 1} to {then - 1} are"
@@ -107,7 +107,7 @@ class MissingChanges(LakeError):
 
 
 class ClockSetBack(LakeError):
-    """Changes that silver has taken in say later moments than the clock of Redis shows now."""
+    """Changes in silver have later times than the clock of Redis shows now."""
 
     def __init__(self, namespace: str, seq: int, from_ms: int, to_ms: int) -> None:
         super().__init__(
@@ -117,7 +117,7 @@ class ClockSetBack(LakeError):
 
 
 def _mended(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:
-    """Spans of changes that count as of another moment than they say."""
+    """Spans of changes whose events have another time than the one that counts."""
     other = np.flatnonzero(said != moments)
     if len(other) == 0:
         return []

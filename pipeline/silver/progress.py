@@ -17,7 +17,7 @@ class Progress(NamedTuple):
 
     number: rises by one; the highest counts. kind: snapshot, changes, backfill, observed or requarantine. ms: the
     moment of seq. begin_ms: of the first snapshot. observed_ms: up to when it is known that no change followed.
-    touched_ms: the earliest moment of which anything differs from before.
+    touched_ms: the earliest moment at which the tables changed.
     """
 
     number: int

@@ -21,11 +21,11 @@ _NO_PYTHON: Final = re.compile(r"(No module named '\S+'|Cannot run program \"\S+
 
 
 class Passing(RegistryError):
-    """What went wrong passes by itself, and is to be tried again: this machine is busy, or two commits met."""
+    """A temporary failure that must be tried again: this machine is busy, or two commits collided."""
 
 
 def plain(error: Exception) -> Exception:
-    """What a task, or a query, of Spark raised, where it was an error of this project; else what Spark raised."""
+    """The error of this project that a task, or a query, of Spark raised; else Spark's own error."""
     text = str(error)
     if any(late in text for late in _LATE):
         return Passing("Spark waited for its Python for as long as it may, and no longer: this machine is very busy")

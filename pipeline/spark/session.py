@@ -39,7 +39,7 @@ _SETTINGS: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",  # of Delta's own log: tables of some hundred files
     f"{_DEFAULTS}enableDeletionVectors": "false",
-    # of files on this machine: Hadoop's default starts a process for each look at a link, several a commit
+    # for files on this machine: Hadoop's default starts a process to read each link, several for a commit
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # as above: that of each look at a link
@@ -47,7 +47,7 @@ _SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.shuffle.partitions": "4",
-    # of small batches, which are most, planning in stages costs more than it saves
+    # most batches are small: for these, planning in stages costs more than it saves
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.broadcastExchange.maxThreadThreshold": "32",
     "spark.sql.shuffleExchange.maxThreadThreshold": "32",
@@ -55,7 +55,7 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # what a page of Spark's would show is kept in memory, whether there is one or not
+    # Spark keeps the data of its web page in memory, even without that page
     "spark.sql.ui.retainedExecutions": "20",
     "spark.sql.ui.explainMode": "simple",
     "spark.ui.retainedJobs": "100",

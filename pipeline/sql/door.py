@@ -32,7 +32,7 @@ _LOCKED: Final = {
 
 
 class SqlError(RegistryError):
-    """A question that DuckDB refuses, or that may not be asked; the message has its words."""
+    """A query that DuckDB refuses, or that is not allowed; the message has DuckDB's words."""
 
 
 class Door:
@@ -63,7 +63,7 @@ class Door:
         self._db.execute("SET lock_configuration = true")
 
     def _add_epochs(self, namespace: str) -> int:
-        """Add what is known of each epoch; gives the end of the namespace's past, ms."""
+        """Add the table of epochs; returns the end of the namespace's past, ms."""
         names = sorted({name for name, _ in self._lake.owners()})
         pasts = [past for name in names for past in all_pasts(self._lake, name)]
         if all(past.namespace != namespace for past in pasts):

@@ -1,7 +1,7 @@
-"""The tables that SQL may ask for, as views: what each of them is, and the query that makes it.
+"""The views that SQL queries may use: a description of each, and the query that makes it.
 
-Tables with the name of their layer (``silver.queue_data``) have all namespaces and epochs. The others are of one
-namespace and know no epochs: what still held when an epoch ended, ended then.
+Views with the name of a layer (``silver.queue_data``) have all namespaces and epochs. The others are of one namespace
+and have no column for epochs: a value that still held at the end of an epoch ended with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, of, nullable=False) for name, of in types.items()])
 
 
-# figures_to: up to when there are figures
+# figures_to: the end of the time with figures
 EPOCHS: Final = _schema(latest=pa.bool_(), begins=MOMENT, ends=MOMENT, seq=pa.int64()).append(
     pa.field("figures_to", MOMENT)
 )
@@ -33,7 +33,7 @@ _PERIODIC: Final = [table for table, schema in GOLD.items() if "grain" in schema
 _GRAINS: Final = ("hour", "day")
 YOUNG_MS: Final = 48 * 3_600_000
 
-# What a row is. The order is that of the list that users get.
+# What one row of each view is, in the order of the list for users.
 ABOUT: Final = {
     "routes": "an address that a topic is routed to now",
     "routes_by_day": "the same at the end of each day of your time zone",
@@ -41,13 +41,13 @@ ABOUT: Final = {
     "broker_by_minute": "for how long a broker was present and writable, in one minute of the last 48 hours",
     "heartbeat_by_minute": "how often a broker process was heard, in one minute of the last 48 hours",
     "lookups_by_minute": "how often a topic was looked up, in one minute of the last 48 hours",
-    **{table: "the same of hours and days, with their grain" for table in _PERIODIC},
+    **{table: "figures of hours and days, with the column grain" for table in _PERIODIC},
     "front_end_heartbeat": "how a front end heard a broker process in one hour",
     "broker_state": "a stretch of time in which a broker was writable, read_only, absent or unknown",
     "alarm": "an alarm of the streams",
-    "epochs": "one life of the registry's tables, and how much of it the lake knows",
-    "gaps": "a time of which changes were lost: what held then is not known",
-    "clock_steps": "a change by which the clock of Redis had been set back, and from when to when",
+    "epochs": "one epoch of the registry's tables, and the part of it in the lake",
+    "gaps": "a time with lost changes: the values of this time are not known",
+    "clock_steps": "the first change after the clock of Redis was set back, with the times before and after",
     **{table: "a value, from the change that set it to the change that ended it" for table in SILVER},
     **{
         f"changes_of_{table}": f"a value of {table} that began or ended, with the number of the change"
@@ -67,11 +67,11 @@ def raw_name(table: str) -> str:
 
 
 def views(namespace: str, end_ms: int = YOUNG_MS) -> dict[str, str]:
-    """Every view and its query; a view asks only for those before it, and for the registered tables.
+    """Every view and its query; a query uses only earlier views and the registered tables.
 
     Args:
         namespace: of the views without a layer's name.
-        end_ms: where its past ends: minutes are those of the last 48 hours before that.
+        end_ms: the end of its past; the views by minute have the last 48 hours before it.
     """
     ours = f"namespace = {_text(namespace)}"
     return {**_layers(), **_of_namespace(ours), **_minutes(ours, max(0, end_ms - YOUNG_MS)), **_changes(ours)}
@@ -144,7 +144,7 @@ def _of_namespace(ours: str) -> dict[str, str]:
 
 
 def _minutes(ours: str, since_ms: int) -> dict[str, str]:
-    """What happened in each minute, of the stretches and entries that figures are made of; minutes make up hours."""
+    """Figures of each minute, from the same states and entries as those of hours, so that sums of minutes are hours."""
 
     def lasting(*states: str) -> str:
         lasted = "epoch_ms(least(coalesce(valid_to, until), until)) - epoch_ms(greatest(valid_from, period_start))"
@@ -158,7 +158,7 @@ def _minutes(ours: str, since_ms: int) -> dict[str, str]:
 
     since = f"greatest(begins, make_timestamptz({since_ms} * 1000))"
     return {
-        # who went for good is observed to the end of that hour
+        # a broker that left for good is observed to the end of that hour
         "broker_by_minute": f"""
             SELECT *, present_ms / observed_ms AS availability, writable_ms / observed_ms AS write_availability FROM (
                 SELECT period_start, arg_max(cluster, valid_from) AS cluster, broker_name,
@@ -193,7 +193,7 @@ def _minutes(ours: str, since_ms: int) -> dict[str, str]:
 
 
 def _changes(ours: str) -> dict[str, str]:
-    """What began and what ended in silver; who remembers the last change reads on behind it."""
+    """The values that began and ended in silver; a reader that remembers its last change continues after it."""
 
     def half(table: str, change: str, seq: str, at: str, by: str, ended_by: str) -> str:
         columns = ", ".join(f'"{name}"' for name in SILVER_VALUES[table])

@@ -68,7 +68,7 @@ class Answer(NamedTuple):
 
     @property
     def lost(self) -> list[Topic]:
-        """Those that would have lost something."""
+        """The topics that would have lost something."""
         return [topic for topic in self.topics if topic.no_queue_ms or topic.no_master_ms or topic.no_route_ms]
 
 

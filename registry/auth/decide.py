@@ -15,14 +15,14 @@ from .users import Rule, User
 def decide(
     policy: Policy, user: User | None, right: Right, resources: Sequence[Resource], source: Address | None
 ) -> Decision:
-    """What the rules say of a request; what follows from it is the mode's.
+    """The decision of the rules on a request; the mode says whether a refusal is enforced.
 
     A rule that denies wins. Then a role or a rule must allow each resource; a user who may register, and has no rule on
     topics, may register all topics. All other reads are allowed to everybody, unless a rule denies them to
     anonymous.
 
     Args:
-        user: as the request proved; None: anonymous.
+        user: the user that the request proved; None: anonymous.
         resources: all that the request is on; none: it is on everything, and only rules on everything allow it.
         source: where it comes from; None: not known. Then a rule with networks never allows, and always denies.
 
@@ -49,7 +49,7 @@ def decide(
 
 
 def decide_any(policy: Policy, user: User | None, needs: Sequence[Need], source: Address | None) -> Decision:
-    """What the rules say of a request that needs one of several rights: one is enough; a rule that denies one wins.
+    """The decision on a request with several possible rights: one is enough, but a rule that denies any of them wins.
 
     Args:
         needs: at least one; a refusal names the first. The others as of :func:`decide`.

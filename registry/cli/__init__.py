@@ -135,7 +135,7 @@ def _complain(error: Exception, text: str, code: int) -> None:
 
 
 def _name_entry(error: Exception, text: str) -> None:
-    """Say which entry of the troubleshooting page is about an error."""
+    """Name the entry of the troubleshooting page for an error."""
     from .help.entries import entry_of  # for an error alone
 
     click.echo(f"See: mqregistry help {entry_of(error, text)}", err=True)

@@ -29,7 +29,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 def _names(
     read: Callable[[Store], Awaitable[_Found]], names_of: Callable[[_Found, dict[str, Any]], Iterable[str]]
 ) -> Complete:
-    """``shell_complete`` of an argument, by what is read and given so far: none, silently, when there is difficulty."""
+    """``shell_complete`` of an argument, from the tables and the words so far; on any error it completes nothing."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         async def ask() -> Iterable[str]:

@@ -15,7 +15,7 @@ from .examples import with_example
 class LazyGroup(click.Group):
     """A group whose commands are in modules: name -> module; lines: name -> its line in the group's help.
 
-    words: how the group itself is called, without the program's name.
+    words: the words that call the group, without the program's name.
 
     The function has the command's name, with _ for -, and a _ after a word that Python keeps for itself.
     """
@@ -34,7 +34,7 @@ class LazyGroup(click.Group):
         self._words = words
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with their lines, none of which is imported for it."""
+        """The commands with their lines, without importing any."""
         if not self._lines:
             super().format_commands(ctx, formatter)
             return
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
         """Find the command that the first argument names; of a group with modules click cannot say what was meant."""
         name = args[0]
         if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
-            import difflib  # for a mistake alone
+            import difflib  # only for a wrong command
 
             close = difflib.get_close_matches(name, self._modules, 1)
             raise click.UsageError(f"No such command {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}", ctx)

@@ -195,7 +195,7 @@ def _in_force(settings: Settings, redis: str) -> Settings:
     shared: dict[str, str] = {}
     try:
         shared = asyncio.run(read())
-    except NoNamespace:  # nobody has served it, so nobody has set anything
+    except NoNamespace:  # no front end has served it, so nothing was set
         pass
     except RegistryError as error:
         _warn(f"the shared configuration is not among these: {error}")
@@ -203,7 +203,7 @@ def _in_force(settings: Settings, redis: str) -> Settings:
 
 
 def print_settings(settings: Settings) -> None:
-    """Print ``key=value  (source)``, one on a line, in the order of the table; then what the file has in vain."""
+    """Print ``key=value  (source)``, one on a line, in the order of the table; then keys in the file without effect."""
     from ..store.connection.url import without_password
 
     for option in options().values():

@@ -125,7 +125,7 @@ def route_text(topic: str, route: TopicRoute) -> str:
 
 
 def route_notes(route: TopicRoute) -> list[str]:
-    """What else a route has: filter servers, static queues, the order configuration."""
+    """The other parts of a route: filter servers, static queues, the order configuration."""
     told = [f"filter servers of {addr}: {', '.join(servers)}" for addr, servers in sorted(route.filter_servers.items())]
     told += [f"static queues at {name}: {mapping}" for name, mapping in sorted((route.mappings or {}).items())]
     return told if route.order_topic_conf is None else [*told, f"order configuration: {route.order_topic_conf}"]

@@ -54,7 +54,7 @@ def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:
 
 
 def open_target(settings: Settings) -> AbstractAsyncContextManager[Store]:
-    """A store on the namespace of the command, which must exist: looking makes none (see ``open_existing``)."""
+    """A store on the namespace of the command, which must exist; this never makes one (see ``open_existing``)."""
     return open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CLI))
 
 
@@ -79,7 +79,7 @@ def target_command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[.
 def ask_target(
     flags: dict[str, Any], config_file: Path | None, question: Callable[[Store, Settings], Awaitable[_Answer]]
 ) -> _Answer:
-    """What a coroutine gives that gets the store of the target, and the settings of the command."""
+    """The result of a coroutine that gets the store of the target, and the settings of the command."""
     settings = find_target(flags, config_file)
 
     async def ask() -> _Answer:
@@ -90,7 +90,7 @@ def ask_target(
 
 
 def run(work: Coroutine[Any, Any, _Answer]) -> _Answer:
-    """Run a command's work to its end; says what may be wrong where Redis does not answer."""
+    """Run a command's work to its end; if Redis does not answer, the error says what may be wrong."""
     try:
         return asyncio.run(work)
     except ConfigError as error:  # the URL

@@ -38,7 +38,7 @@ _EXPECTED: Final = "expected host:port;host:port or http://domain/rocketmq/nsadd
 
 
 class NameServerAddress(NamedTuple):
-    """The address of one name server. ``name``: the name that was looked up, for which its certificate must be."""
+    """The address of one name server. ``name``: the name that was looked up; its certificate must have this name."""
 
     host: str
     port: int
@@ -195,7 +195,7 @@ class NameServerAddresses:
     async def follow(
         self, on_change: Callable[[tuple[NameServerAddress, ...]], None] = lambda _: None, *, least_s: float = 1.0
     ) -> None:
-        """Look up at once unless that was done, every ``every_s``, and when asked to; until cancelled.
+        """Look up now (unless ``refresh`` has done so), every ``every_s``, and when asked to; until cancelled.
 
         Args:
             on_change: called with the new list when it has changed.
@@ -257,7 +257,7 @@ class NameServerAddresses:
 
     def _complain(self, failing: set[str]) -> None:
         for text in sorted(failing - self._failing):
-            logger.warning("%s; what was known before is kept", text)
+            logger.warning("%s; the known addresses are kept", text)
         self._failing = failing
 
 

@@ -18,7 +18,7 @@ _KINDS: Final[dict[type, Kind]] = {bool: "bool", int: "int", str: "str"}
 DEFAULT: Final = "default"
 MIB: Final = 1024 * 1024
 
-_SHOWN: Final = RunTime(True, "answers change, the tables do not, and the next request changes it back")
+_SHOWN: Final = RunTime(True, "it changes only answers, not the tables, and another request can undo it")
 
 # Every key has the namespace between braces (the hash tag), so a namespace must not contain braces.
 _NAMESPACE: Final = (r"[A-Za-z0-9_.-]{1,64}", "1 to 64 letters, digits, _ . or -")
@@ -105,7 +105,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
     max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
     broker_metrics: Annotated[
-        int, About("brokerMetrics", "Of how many broker processes /metrics has the last beat.", most=10_000)
+        int, About("brokerMetrics", "Number of broker processes whose last heartbeat is in /metrics.", most=10_000)
     ] = 0
     worker_silence_timeout_ms: Annotated[
         int,
@@ -123,7 +123,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         bool, About("enableShutdownGracefully", "While draining, answer GO_AWAY (1500) to clients that know it.")
     ] = True
     shutdown_wait_time_seconds: Annotated[
-        int, About("shutdownWaitTimeSeconds", "Bound of a drain.", least=0, most=3600)
+        int, About("shutdownWaitTimeSeconds", "Longest time of a drain.", least=0, most=3600)
     ] = 10
 
     proxy_protocol: Annotated[
@@ -134,7 +134,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         bool,
         About(
             "authRequireTls",
-            "What only brokers, operators and admins may do needs TLS, loopback, or a network that names the user.",
+            "Rights of brokers, operators and admins need TLS, loopback, or a network that names the user.",
         ),
     ] = True
     handshake_timeout_ms: Annotated[
@@ -184,7 +184,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     product_env_namesrv_addr: Annotated[
         str,
         About(
-            "productEnvNamesrvAddr", "Name servers that are asked for unknown topics with clusterTest.", form=_ADDRESSES
+            "productEnvNamesrvAddr", "With clusterTest: the name servers to ask for unknown topics.", form=_ADDRESSES
         ),
     ] = ""
     product_env_namesrv_domain: Annotated[
@@ -228,7 +228,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         int,
         About(
             "scanNotActiveBrokerInterval", "Longest pause between two sweeps.", least=100, most=600_000,
-            run_time=RunTime(True, "within its limits; sweeps also come when a deadline is known to be due"),
+            run_time=RunTime(True, "within its limits; a sweep also runs at each known deadline"),
         ),
     ] = 5000  # fmt: skip
     support_acting_master: Annotated[
@@ -244,7 +244,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         bool,
         About(
             "notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest broker id changed.",
-            run_time=RunTime(True, "brokers are sent what is true, or ask for it"),
+            run_time=RunTime(True, "brokers get only true addresses, or ask for them"),
         ),
     ] = False  # fmt: skip
     need_wait_for_service: Annotated[
@@ -278,7 +278,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     broker_channel_expired_time_ms: Annotated[
         int,
         About(
-            "brokerChannelExpiredTimeMs", "Timeout of a broker that names none.", least=1000,
+            "brokerChannelExpiredTimeMs", "Timeout of a broker that sends none.", least=1000,
             run_time=RunTime(False, "a value below the brokers' heartbeat period removes brokers that live"),
         ),
     ] = 120_000  # fmt: skip
@@ -318,7 +318,7 @@ def options() -> dict[str, Option]:
     """The table of settings, by attribute."""
     hints = typing.get_type_hints(Settings, include_extras=True)
     table = {}
-    # what is shown goes from the port to the limits: from the last class to its bases
+    # help shows the settings of this class first, then those of its bases (limits and streams)
     for field in sorted(
         msgspec.structs.fields(Settings),
         key=lambda field: sum(field.name in base.__struct_fields__ for base in (StreamSettings, LimitSettings)),

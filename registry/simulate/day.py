@@ -9,7 +9,7 @@ import msgspec
 
 DAY_MS: Final = 24 * 3600 * 1000
 
-# What RocketMQ does in real time.
+# RocketMQ's own periods and timeouts, in real time.
 _BEAT_MS: Final = 30_000
 _TIMEOUT_MS: Final = 120_000
 _TOUCH_MS: Final = 1_000
@@ -37,8 +37,8 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     beat_ms: int = LEAST_BEAT_MS  # between two registrations (103) of a broker
     touch_ms: int = LEAST_TOUCH_MS  # between two heartbeats (904, 322) of a process of an acting-master group
     timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers outside acting-master groups
-    acting_timeout_ms: int = LEAST_TIMEOUT_MS  # and of those in them
-    incidents: float = 6.0  # of each broker, about: one begins only when the one before is over
+    acting_timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers in acting-master groups
+    incidents: float = 6.0  # about this many of each broker, one after the other
     lookups_per_s: float = 50.0  # of all clients together
     goodbye: bool = True  # every broker unregisters at the end
 
@@ -49,14 +49,14 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def starts_within_ms(self) -> int:
-        """Within which time the first process of each brokerName starts."""
+        """The time within which the first process of each brokerName starts."""
         return self.started_ms - _START_LASTS_MS
 
     @classmethod
     def scaled(cls, scale: float, duration_ms: int, **given: int | float | bool) -> Self:
         """A day of ``duration_ms``, played ``scale`` times faster: 1440 is a day in a minute.
 
-        Periods and timeouts are scaled too, down to the least that a busy machine can keep; those of ``given`` are not.
+        Periods and timeouts are scaled too, but not below what a busy machine can keep; values in ``given`` are not.
         """
         beat_ms = max(LEAST_BEAT_MS, round(_BEAT_MS / scale))
         fields: dict[str, int | float | bool] = {
@@ -70,10 +70,10 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def past(cls, duration_ms: int, **given: int | float | bool) -> Self:
-        """A day that is written as time that is over: at the periods of RocketMQ, and heard by two name servers.
+        """The shape of a past day: with RocketMQ's own periods, and two name servers.
 
-        But acting-master groups send their heartbeats as seldom as registrations: one each second would be nearly all
-        that the streams have. Brokers that are registered at the end stay so.
+        But acting-master groups send their heartbeats as seldom as registrations: with one each second the streams
+        would have hardly anything else. Brokers that are registered at the end stay registered.
         """
         beat_ms, timeout_ms = int(given.get("beat_ms", _BEAT_MS)), int(given.get("timeout_ms", _TIMEOUT_MS))
         periods = {"beat_ms": beat_ms, "touch_ms": beat_ms, "timeout_ms": timeout_ms, "acting_timeout_ms": timeout_ms}
@@ -113,7 +113,7 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     server: int | None = None  # number of a name server
     topic: str = ""
     queues: tuple[int, int, int] | None = None  # read queues, write queues, permission
-    brokers: tuple[str, ...] = ()  # that have the topic which is deleted
+    brokers: tuple[str, ...] = ()  # brokerNames with the topic that is deleted
     client: int | None = None  # number of a client
 
 

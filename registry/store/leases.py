@@ -65,14 +65,14 @@ class Expired(NamedTuple):
     next_deadline_ms: int | None
     now_ms: int
     heard: bool = True  # False when no process that hears brokers renews its lease: no broker is removed until one does
-    # the limits of one call were reached, and others are due now, or topics of a broker that is gone are left
+    # call again: a limit of one call was reached, and more brokers are due, or topics of a removed broker are left
     more: bool = False
-    # how many of them, the first ones, had lost their last connection with a process that ended; the others fell silent
+    # the first ``reaped`` of whos had lost their last connection with a process that ended; the others fell silent
     reaped: int = 0
 
 
 class LeaseStore:
-    """Leases and their consequences."""
+    """Leases and channels of workers, and the removal of brokers without them."""
 
     def __init__(self, store: Store) -> None:
         self._call = store.call

@@ -54,7 +54,7 @@ class JavaLiveInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JavaTables(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The tables; UNSET: not asked for, or where it comes from does not tell it.
+    """The tables; UNSET: not asked for, or the source does not have it.
 
     brokerLiveTable is keyed by address, as in 4.8. An address that two clusters have (possible in 5.x) has a key
     ``<cluster>|<address>`` in each.

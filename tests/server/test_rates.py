@@ -182,7 +182,7 @@ def test_a_refusal_names_limit_address_rate_and_setting(clock):
     with pytest.raises(RateExceeded) as caught:
         rates.check("writes", STRANGER)
     assert str(caught.value) == (
-        "[OVERLOAD]more than 7 writes a second of 10.1.2.3 (addressWritesPerSecond=7; 1 s' worth may come at once); "
+        "[OVERLOAD]more than 7 writes a second of 10.1.2.3 (addressWritesPerSecond=7, rateBurstSeconds=1); "
         "nothing was done, try again later"
     )
 

@@ -133,7 +133,7 @@ async def test_foreign_text_reaches_the_event_as_it_is(bed):
 async def test_a_call_that_does_not_say_who_changes_nothing(bed):
     """As a caller of another kind would make it: the last argument must not be lost as an author."""
     script = SCRIPTS["put_kv"]
-    with pytest.raises(exceptions.ResponseError, match="MQBY the last argument is not who caused it"):
+    with pytest.raises(exceptions.ResponseError, match="MQBY the last argument is not the author"):
         await bed.store.client.eval(script.source, 1, keys.meta(bed.store.namespace), "ns", "key", "1", "value")
     assert await bed.events() == []
     assert (await bed.contents())["kv"] == {}

@@ -77,7 +77,7 @@ def parse_rules(effect: Effect, rights: str, resources: Sequence[str], sources: 
     """The rules that the words of a command mean, one for each resource.
 
     Raises:
-        click.UsageError: a word is none, or no resource is named where one is needed.
+        click.UsageError: a word is unknown, or a needed resource is missing.
     """
     words = rights.split(",")
     try:

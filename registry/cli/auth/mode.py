@@ -47,7 +47,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     if mode is not None:
         wanted = Mode(mode)
         if wanted is Mode.ENFORCE and before is not Mode.ENFORCE and refused:
-            changes.set_mode(policy, wanted)  # without an admin there is nothing to ask
+            changes.set_mode(policy, wanted)  # without an admin the change is refused anyway
             confirm(*_would_be_refused(refused), yes=yes, as_json=as_json)
         policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
         refused = still_refused(policy, refused)
@@ -66,7 +66,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
 
 
 def _would_be_refused(refused: list[RefusedSummary]) -> list[str]:
-    """What to know before requests are refused: the kinds that were seen most."""
+    """The most frequent kinds of requests that would be refused, for the question before enforce."""
     most = sorted(refused, key=lambda row: -row.count)[:_SHOWN_KINDS]
     more = [f"  {len(refused) - len(most)} more: mqregistry auth observe"] if len(refused) > len(most) else []
     return [

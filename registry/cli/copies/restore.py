@@ -48,7 +48,7 @@ def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **fl
 
 
 def _started(settings: Settings, stack: contextlib.ExitStack) -> Settings:
-    """Run the Redis of the data folder for as long as this takes; not while an ``up`` runs on it."""
+    """Run the Redis of the data folder during the restore; an error while an ``up`` runs on it."""
     folder = Path(settings.data_dir).expanduser().absolute()
     write_private_files()
     configure_logging(settings)

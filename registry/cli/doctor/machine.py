@@ -34,7 +34,7 @@ _SPARK_EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pandas", "altair", "v
 
 
 def release() -> Finding:
-    """The release of mqregistry and of what it runs on."""
+    """The releases of mqregistry, Python and the system."""
     system = f"{platform.system()} {platform.machine()}"
     return Finding("release", "ok", f"mqregistry {__version__}, Python {platform.python_version()}, {system}")
 

@@ -1,4 +1,4 @@
-"""What doctor finds in a registry: its Redis, its namespace, and the processes that work on it."""
+"""Doctor's findings about a registry: its Redis, its namespace, and the processes that work on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...store.operator_reads import count_unsettled, wrong_entries
 from ...store.processes import Fleet, SweeperNow, read_fleet
 from ...store.store import Store, open_existing
 
-# A sweeper tells of itself every second.
+# A sweeper writes its status every second.
 _SWEPT_MS: Final = 3_000
 
 
@@ -65,7 +65,7 @@ async def _namespace(store: Store, settings: Settings) -> list[Finding]:
 
 
 async def _topic_sets(store: Store) -> Finding:
-    """Whether ``topics`` and ``topic:<topic>`` say what the queue data says; nothing that serves routes reads them."""
+    """Whether ``topics`` and ``topic:<topic>`` agree with the queue data; routes do not depend on these sets."""
     unsettled, wrong = await count_unsettled(store), await wrong_entries(store)
     if not wrong or unsettled:
         note = f"; {counted(unsettled, 'broker name')} being entered or taken out" if unsettled else ""
@@ -114,7 +114,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
 
 
 def _sweepers(fleet: Fleet) -> list[SweeperNow]:
-    """All but those that are silent, and after which another was started at the same place."""
+    """All sweepers except silent ones that another one has replaced at the same place."""
     newest_ms: dict[str, int] = {}
     for one in fleet.sweepers:
         newest_ms[one.place] = max(one.facts.started_ms, newest_ms.get(one.place, 0))

@@ -16,7 +16,7 @@ _ANY: Final = "…"
 _LEAST_WORD: Final = 3
 _SHOWN: Final = 5
 
-# The entry of an error of which the page names no message; the first that fits.
+# The entry for an error whose message is not on the page; the first class that fits.
 _OF_KINDS: Final = (
     (errors.StartError, "cannot-start"), (errors.StoreRefusesWrites, "redis-refuses-writes"),
     (errors.StoreUnavailable, "redis-away"), (errors.NoNamespace, "no-namespace"),
@@ -50,7 +50,7 @@ def entries() -> dict[str, HelpEntry]:
 
 @cache
 def _patterns() -> tuple[tuple[int, re.Pattern[str], str], ...]:
-    """Each message as an expression, with its entry; the one that says most comes first."""
+    """Each message as a regular expression, with its entry; the most specific comes first."""
     made = [
         (len(message.replace(_ANY, "")), re.compile(re.escape(message).replace(_ANY, ".*?"), re.S), entry.name)
         for entry in entries().values()
@@ -72,7 +72,7 @@ def entry_of(error: BaseException, text: str) -> str:
 
 
 def search(words: str) -> list[HelpEntry]:
-    """What words mean: a name, a message or a part of one, or words of an entry; the best first, none: nothing fits."""
+    """The entries for search words: a name, a message or a part of one, or words of the entry; the best first."""
     every = entries()
     name = words.strip().lower().replace(" ", "-")
     if name in every:

@@ -22,9 +22,9 @@ _MOST_TOPICS_AGAIN: Final = 1000
 class Comparing:
     """A comparison that goes on.
 
-    What differs is asked for again soon, at all sides at the same moment: a change that is on its way to one of them
-    is there then, and however much changes meanwhile, the same cell is hardly caught in the middle of a change each
-    time. Only what differs at every look, for longer than ``lasting_ms``, counts. topics, kv_namespaces: see
+    Differing cells are soon read again, at all sides at the same moment: a change that was on its way to one side has
+    arrived then, and even with many changes the same cell is hardly ever read in the middle of a change each time.
+    Only a cell that differs at every look, for longer than ``lasting_ms``, counts. topics, kv_namespaces: see
     :func:`look_at`.
     """
 
@@ -50,7 +50,7 @@ class Comparing:
         return self.report()
 
     async def look_again(self) -> Report:
-        """Compare what differed, and what takes no longer."""
+        """Compare the differing cells, and everything that can be read in the same time."""
         topics = topics_of(self._lasting.open_cells())
         if len(topics) > _MOST_TOPICS_AGAIN:
             return await self.look()
@@ -73,7 +73,7 @@ class Comparing:
         return looked
 
     def report(self) -> Report:
-        """Return what is known of the differences now."""
+        """Return the differences that are known now."""
         order = {side.name: place for place, side in enumerate(self._sides)}
         return Report(
             self._looked_ms, self._lasting_ms, self._looks, self._look_ms, self._whole,
@@ -84,7 +84,7 @@ class Comparing:
         )  # fmt: skip
 
     async def until(self, is_enough: Callable[[Report], bool], deadline_s: float) -> Report:
-        """Look at what differs until that is enough, or ``time.monotonic()`` is past the deadline."""
+        """Compare differing cells again until ``is_enough``, or ``time.monotonic()`` is past the deadline."""
         report = self.report()
         while not is_enough(report) and (left_s := deadline_s - time.monotonic()) > 0:
             await asyncio.sleep(min(left_s, self._pause_s()))
@@ -93,12 +93,12 @@ class Comparing:
         return report
 
     def _pause_s(self) -> float:
-        """Until what differs is asked for again: ten times in the period after which it counts."""
+        """The pause before differing cells are read again: a tenth of the period after which they count."""
         if len(topics_of(self._lasting.open_cells())) > _MOST_TOPICS_AGAIN:
             return max(_AGAIN_S, 2 * self._look_ms / 1000)
         return min(_AGAIN_S, max(_LEAST_AGAIN_S, self._lasting_ms / 10_000))
 
 
 def is_told(report: Report) -> bool:
-    """Whether each difference is known to count or not to."""
+    """Whether no difference is still too young to decide whether it counts."""
     return bool(report.unread) or not report.of(Sort.YOUNG)

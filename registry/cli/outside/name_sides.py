@@ -23,7 +23,7 @@ _LAKE: Final = "lake@"
 
 
 class Ways(NamedTuple):
-    """How sides are reached. namespace: of those that name none; None: as the settings say."""
+    """How sides are reached. namespace: of sides without #NAME; None: the one in the settings."""
 
     timeout_s: float
     tls: ssl.SSLContext | None
@@ -36,7 +36,7 @@ async def find_sides(arguments: tuple[str, ...], ways: Ways) -> list[Side]:
     """The sides that the arguments name; an address list names one for each server.
 
     Raises:
-        click.UsageError: an argument names none, or they are fewer than two, or one is named twice.
+        click.UsageError: an argument is no side, or there are fewer than two sides, or one is named twice.
         PeerUnavailable: a name cannot be looked up. LakeError: the lake does not know that instant.
     """
     sides: list[Side] = []

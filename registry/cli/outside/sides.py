@@ -35,7 +35,7 @@ _SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that 
 
 
 class ListedNames(NamedTuple):
-    """What a side has to be asked for. topics: None = it does not tell. kv_namespaces: those that it knows."""
+    """The names at a side. topics: None = it does not list them. kv_namespaces: the ones that it knows."""
 
     topics: Collection[str] | None
     kv_namespaces: Collection[str] = ()
@@ -188,7 +188,7 @@ def _content(
 
 
 class SidesSeen(NamedTuple):
-    """What a look found. contents: side -> content. errors: side -> why it could not be read."""
+    """The result of a look. contents: side -> content. errors: side -> why it could not be read."""
 
     contents: dict[str, Content]
     errors: dict[str, str]
@@ -198,7 +198,7 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
     """Ask all sides at the same time.
 
     Args:
-        topics: only the routes of these; None: of all that any side has.
+        topics: only the routes of these; None: the routes of all topics at any side.
         kv_namespaces: that name servers are asked for, besides those that other sides know, and the order
             configuration; no request lists them.
     """

@@ -27,7 +27,7 @@ def title(step: Step, *, back: bool) -> str:
 
 
 def commands(step: Step, lists: Lists, *, back: bool) -> list[str]:
-    """The command lines of a step, with # where there is none for everybody."""
+    """The command lines of a step; a line with # describes a part without one common command."""
     old, new, clusters = lists
     names = clusters or ["CLUSTER"]
     match step:

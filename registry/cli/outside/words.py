@@ -36,7 +36,7 @@ def length_option(flag: str, name: str, help_text: str, default: str | None = No
 
 
 def show_groups(differences: Sequence[Lasted], at_ms: int) -> None:
-    """Each difference: since when, what, and what each side has; those that say the same of several names together."""
+    """Print each difference: since when, where, and each side's value; equal ones of several names are grouped."""
     groups = alike(differences)
     for group in groups[:_MOST_GROUPS]:
         _show_group(group, at_ms)
@@ -45,7 +45,7 @@ def show_groups(differences: Sequence[Lasted], at_ms: int) -> None:
 
 
 def show_uncounted(differences: Sequence[Lasted], at_ms: int) -> None:
-    """What Java NameServers differ in among themselves, and what is meant."""
+    """Print the differences among Java NameServers themselves, and the deliberate ones."""
     if noise := [one for one in differences if one.sort is Sort.NOISE]:
         why = "in which Java NameServers differ among themselves, and ours agrees with one of them"
         output.show(f"not counted: {counted(len(noise), 'difference')} {why}")

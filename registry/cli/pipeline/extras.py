@@ -11,7 +11,7 @@ from ...errors import StartError
 
 @contextlib.contextmanager
 def extra(extra_name: str) -> Iterator[None]:
-    """Around imports of what an extra brings: says how to get it when it is not here."""
+    """Context for imports of an extra's packages: if one is missing, the error says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -22,5 +22,5 @@ def extra(extra_name: str) -> Iterator[None]:
 
 
 def spark_extra() -> contextlib.AbstractContextManager[None]:
-    """:func:`extra` of what most commands of the pipeline need."""
+    """:func:`extra` for the packages that most commands of the pipeline need."""
     return extra("spark")

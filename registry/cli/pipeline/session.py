@@ -27,12 +27,12 @@ class SparkStart(NamedTuple):
     conf: dict[str, str]
 
     def for_small_batches(self) -> SparkStart:
-        """Has Spark interpret its plans; for what one minute brings, compiling them costs more than it saves."""
+        """Makes Spark interpret its plans; for the data of one minute, compiling costs more than it saves."""
         return self._replace(conf={**_INTERPRETED, **self.conf})
 
     @contextlib.contextmanager
     def session(self, *, err: bool = False) -> Iterator[Any]:
-        """A session, until the ``with`` ends. err: what it says of jars that it fetches goes to stderr."""
+        """A session, until the ``with`` ends. err: its messages about jars that it fetches go to stderr."""
         from mqregistry.pipeline.spark.session import ending, open_session
 
         spark = open_session(
@@ -55,7 +55,7 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[click.Contex
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """What ``KEY=VALUE`` says, of several."""
+    """The keys and values of several ``KEY=VALUE``."""
     for text in texts:
         if not text.startswith("spark.") or "=" not in text:
             raise click.BadParameter(f"{text!r}: expected KEY=VALUE, with a KEY that begins with spark.", ctx, param)

@@ -99,7 +99,7 @@ async def audit(
 
 
 async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: int) -> tuple[list[Change], bool]:
-    """The last ones that are wanted, the newest last, and whether there are more before them; changes: newest first."""
+    """The last matching changes, the newest last, and whether there are earlier ones; changes: newest first."""
     found: list[Change] = []
     async for change in changes:
         if all(one(change) for one in wanted):

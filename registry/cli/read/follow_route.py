@@ -30,7 +30,7 @@ from .watch import BLOCK_MS, RedisAway, line
 
 
 class _SeenRoute(NamedTuple):
-    """A route at one moment: values that no later change alters."""
+    """A route at one moment; later changes do not alter it."""
 
     places: dict[str, Place]
     encoded: bytes
@@ -49,9 +49,9 @@ class _Followed:
         self._tables = Tables()
 
     async def read(self, store: Store) -> Follow:
-        """Begin with what Redis holds now; returns what reads the changes from there on."""
+        """Begin with the present route in Redis; returns the reader of the changes after it."""
         head = await read_head(store)
-        # what happens while these are read is applied once more: events hold new values
+        # changes during this read are applied again: events hold new values, so that is harmless
         self._tables = tables = await read_topic_tables(store, self._topic)
         _, rows = await read_clusters(store)
         tables.brokers.update(rows)
@@ -63,7 +63,7 @@ class _Followed:
         """Apply all parts of a change."""
         for part in whole:
             for operation in operations(part):
-                if isinstance(operation, SetQueueData):  # those of other topics are not kept
+                if isinstance(operation, SetQueueData):  # queue data of other topics is not kept
                     mine = {topic: data for topic, data in operation.queue_datas.items() if topic == self._topic}
                     operation = SetQueueData(operation.broker_name, mine)
                 elif isinstance(operation, SetMappings):
@@ -86,7 +86,7 @@ def _seen(topic: str, route: TopicRoute) -> _SeenRoute:
 
 
 def _producers(topic: str, route: TopicRoute) -> str:
-    """What a producer makes of it."""
+    """The queues that a producer computes from the route."""
     try:
         info = publish_info(topic, route)
     except RemoteProtocolError as error:
@@ -101,7 +101,7 @@ async def follow_route(settings: Settings, topic: str, as_json: bool, stop: asyn
     """Show the route, and each change of it, until ``stop`` is set.
 
     Raises:
-        NoNamespace, StoreUnavailable: at the start. Later a Redis that is away is waited for.
+        NoNamespace, StoreUnavailable: at the start. Later it waits for a Redis that is away.
     """
     async with open_target(settings) as store:
         compat = store.compat

@@ -60,7 +60,7 @@ def _ago(fleet: Fleet, ms: int) -> str:
 
 
 def _workers(one: FrontEnd) -> str:
-    """How many of its workers serve, of how many; and what their tables are if they are not what Redis holds."""
+    """How many of its workers serve, of how many; and the state of their tables if it is not fresh."""
     serving = [worker.facts for worker in one.workers if worker.facts.ready and not worker.gone]
     views = sorted({facts.view for facts in serving} - {"fresh", ""})
     return f"{len(serving)}/{one.workers_expected}" + (f" {', '.join(views)}" if views else "")

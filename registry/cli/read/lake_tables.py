@@ -54,8 +54,8 @@ def read_route_at(
 def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> list[BrokerInfo]:
     """Every broker process as it was at ``at_ms``.
 
-    One without a heartbeat in the lake was last heard when it registered; its front ends are those that its latest
-    heartbeats went to.
+    A broker without a heartbeat in the lake counts as last heard when it registered; its front ends are those that
+    got its latest heartbeats.
     """
     return _ask(at_ms, lake, flags, config_file, lambda past: [_info(broker, at_ms) for broker in past.brokers(at_ms)])
 
@@ -101,11 +101,11 @@ class LakePast:
     def report(self) -> tuple[str, int]:
         """The report of the last day that was seen, and up to when that was (ms).
 
-        It is made in a process of its own: what draws the charts holds Python's lock for seconds, in which this process
-        would answer nobody, and it needs more memory than the console has.
+        It is made in a process of its own: drawing the charts holds Python's lock for seconds, in which this
+        process would answer no request, and it needs more memory than the console has.
 
         Raises:
-            LakeError: there are no figures. StartError: what makes the report is not installed, or it failed.
+            LakeError: there are no figures. StartError: the packages for the report are not installed, or it failed.
         """
         command = [sys.executable, "-P", "-c", f"import {__name__} as here; here.print_report()"]
         try:

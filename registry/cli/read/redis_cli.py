@@ -71,7 +71,7 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
 
 
 class _Words(NamedTuple):
-    """What is asked for of redis-cli where there is none. command: and its arguments; () with scans."""
+    """A call of redis-cli, for a machine without redis-cli. command: with its arguments; () with scans."""
 
     command: tuple[str, ...]
     is_raw: bool
@@ -81,7 +81,7 @@ class _Words(NamedTuple):
 
 
 def _without_redis_cli(arguments: tuple[str, ...]) -> _Words:
-    """Read the few options of redis-cli that are known here, and the command behind them."""
+    """Parse the few supported options of redis-cli, and the command after them."""
     is_raw, left = not sys.stdout.isatty(), list(arguments)
     scans, pattern, count = False, None, 10
     while left and left[0].startswith("-"):

@@ -59,7 +59,7 @@ def tables(
 
 
 def check_source(namesrv: str | None, at_ms: int | None, tls: ssl.SSLContext | None, flags: Mapping[str, Any]) -> None:
-    """Refuse options that name more than one source of what is shown: Redis, a name server, the lake."""
+    """Refuse options that name more than one source of the tables: Redis, a name server, the lake."""
     if namesrv is None:
         if tls is not None:
             raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
@@ -76,7 +76,7 @@ async def _read(store: Store, settings: Settings) -> JavaTables:
 
 
 async def one_name_server(given: str, option: str, why: str = "") -> NameServerAddress:
-    """The one name server that an option names; why: to add where it names several."""
+    """The one name server that an option names; why: added to the error if it names several."""
     try:
         found = await NameServerAddresses(given).refresh()
     except ConfigError as error:
@@ -87,7 +87,7 @@ async def one_name_server(given: str, option: str, why: str = "") -> NameServerA
 
 
 async def _ask(namesrv: str, tls: ssl.SSLContext | None) -> JavaTables:
-    """What the protocol tells of a name server's tables; topics come and go between its answers."""
+    """The part of a name server's tables that requests can read; topics may come and go between the answers."""
     try:
         address = await one_name_server(namesrv, "--namesrv", "; each of several may have tables of its own")
         server = await PeerConnection.connect(address.host, address.port, tls=tls)

@@ -32,7 +32,7 @@ class RedisAway:
         self.now = False
 
     async def wait(self, error: RegistryError) -> None:
-        """It did not answer: returns when it may be asked again."""
+        """Note that Redis did not answer; returns when it may be asked again."""
         if not self.now:
             click.echo(f"mqregistry: {error}; waiting for it", err=True)
         self.now = True

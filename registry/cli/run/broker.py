@@ -103,7 +103,7 @@ def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) 
         drill = _Drill(config, topics, len({topic.topic_name for topic in given}), options)
     except (ConfigError, ValueError) as error:  # ValueError: of a topic
         raise click.UsageError(str(error)) from error
-    queue_output()  # it has to beat, also when nobody reads what it says
+    queue_output()  # it must send heartbeats, even if nobody reads its output
     logging.getLogger("mqregistry.client").addHandler(logging.NullHandler())  # this command prints what is logged there
     asyncio.run(drill.run())
     if not drill.was_registered:

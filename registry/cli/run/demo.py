@@ -63,7 +63,7 @@ def demo(once: bool, no_console: bool) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="mqregistry-demo-") as folder:
         try:
-            # No environment: what the user's sets is meant for other front ends.
+            # Without the environment: the user's variables are meant for other front ends.
             settings = build(
                 environ={},
                 defaults={**DEFAULTS, "log_level": "warning"},

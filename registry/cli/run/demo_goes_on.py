@@ -64,7 +64,7 @@ class LookingUp:
 
 
 async def kill_name_server(store: Store, client: LookingUp) -> None:
-    """Kill every worker of the name server, as a crash does, and say what its client saw of that."""
+    """Kill every worker of the name server, as a crash does, and print what its client noticed."""
     workers = [worker.facts.pid for one in (await read_fleet(store)).front_ends for worker in one.workers]
     client.longest_s, without = 0.0, client.without
     click.echo(f"\nThe name server is killed: SIGKILL to process {', '.join(map(str, workers))}. The client goes on.")
@@ -87,7 +87,7 @@ async def play_minute(
     """A minute of the registry's life, in which somebody takes a broker's write permission and deletes a topic.
 
     Args:
-        come_back: has the master register again that died. at_s: how long a second of that minute takes.
+        come_back: makes the dead master register again. at_s: how long a second of that minute takes.
     """
     routes = RouteStore(store)
     await asyncio.sleep(20 * at_s)

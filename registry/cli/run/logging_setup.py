@@ -66,7 +66,7 @@ def _entry(record: logging.LogRecord) -> str | None:
 
 
 def _zip(source: str, target: str) -> None:
-    """Put a log file that is full, or an older one, where the next older one was, compressed as Java's are."""
+    """Rename a full log file, or an older one, to the next older name, compressed as Java's log files."""
     if source.endswith(".gz"):
         os.replace(source, target)
         return

@@ -26,14 +26,14 @@ _OURS: Final = (
 
 
 def write_private_files() -> None:
-    """From now on this process and those that it starts give nobody else a right to the files that they make."""
+    """Make this process, and the processes that it starts, create files without rights for other users from now on."""
     os.umask(os.umask(_OTHERS) | _OTHERS)
 
 
 def make_private(folder: Path) -> None:
     """Make the data folder if it is missing; take the rights of others from what an earlier ``up`` left in it.
 
-    A folder that holds anything else than files of ``up`` is left as it is, and the log says what to do: it may be a
+    A folder with other files than those of ``up`` is not changed, and the log says what to do: it may be a
     home or shared folder.
 
     Raises:
@@ -54,7 +54,7 @@ def make_private(folder: Path) -> None:
 
 
 def _close(path: Path) -> bool:
-    """Take the rights of others from a file or folder of this user; returns whether they have none now."""
+    """Remove the rights of other users from a file or folder of this user; returns whether they have none now."""
     with contextlib.suppress(OSError):
         found = path.lstat()
         if found.st_uid == os.getuid() and not stat.S_ISLNK(found.st_mode):

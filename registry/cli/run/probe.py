@@ -37,7 +37,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The answers of all; differ: requests to which those that answered gave different contents."""
+    """The answers of all name servers; differ: requests with different contents in their answers."""
 
     answers: list[ProbeAnswer]
     differ: list[str]

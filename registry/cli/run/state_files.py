@@ -55,7 +55,7 @@ def runtime_folder() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether the folder is this user's: anybody may make one of that name in the temporary folder."""
+    """Whether this user owns the folder: anybody may make one with that name in the temporary folder."""
     try:
         found = folder.lstat()
     except OSError:

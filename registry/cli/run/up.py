@@ -165,7 +165,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 async def _keep_redis(redis: EmbeddedRedis) -> None:
-    """Start the embedded Redis again should it end; known routes are served meanwhile."""
+    """Start the embedded Redis again if it ends; known routes are served meanwhile."""
     pause_s = _LOOK_EVERY_S
     while True:
         await asyncio.sleep(pause_s)
@@ -192,7 +192,7 @@ def _shorten(log_file: Path) -> None:
 
 
 async def _relay_log(log_file: Path) -> None:
-    """Redis' warnings, but not what it says at each start; the rest stays in its file."""
+    """The warnings of Redis, without those of each start; all other lines stay in its file."""
     with contextlib.suppress(OSError), log_file.open("r", encoding="utf-8", errors="replace") as log:
         log.seek(0, os.SEEK_END)
         line = ""

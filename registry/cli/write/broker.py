@@ -1,4 +1,4 @@
-"""``broker wipe``, ``drain``, ``restore`` and ``forget``: what operators change of a broker name."""
+"""``broker wipe``, ``drain``, ``restore`` and ``forget``: operators' changes of a broker name."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def read_file(file: Path, compat: str) -> dict[str, str]:
 
 
 def _checked(key: str, value: str, where: str, compat: str) -> str:
-    """A value that every front end can use; of another a ClickException says ``where``."""
+    """Check that every front end can use a value; else a ClickException says ``where`` it is."""
     option = options_by_key().get(key)
     if option is None and key not in KNOWN_TO_JAVA:
         raise click.ClickException(f"{where}: there is no such setting; leave it out, or use another release")

@@ -18,7 +18,7 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
     """Show what is about to change, and go on if that is wanted.
 
     Raises:
-        click.ClickException: it is not, or nobody can be asked; nothing was changed.
+        click.ClickException: it is not confirmed, or there is no terminal to ask on; nothing was changed.
     """
     if as_json:
         if not yes:

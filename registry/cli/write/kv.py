@@ -147,7 +147,7 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
 
 
 async def plan_import(store: Store, file: Path) -> KvImport:
-    """What an import of this file would change; a ClickException says what in it the registry would not keep."""
+    """The changes of an import of this file; a ClickException names the values that the registry cannot store."""
     tables = read_file(file)
     known = await _read(store)
     _check_sizes(file, tables, known)
@@ -167,7 +167,7 @@ def read_file(file: Path) -> Kv:
     """Read Java's kvConfig.json, ``{"configTable":{KV namespace:{key:value}}}``; a key with null is left out.
 
     Raises:
-        click.ClickException: it cannot be read, or is not that; the message names the place.
+        click.ClickException: it cannot be read, or is no kvConfig.json; the message names the place.
     """
     try:
         content = msgspec.json.decode(file.read_bytes().removeprefix(codecs.BOM_UTF8))
@@ -205,7 +205,7 @@ def _object(file: Path, place: str, value: Any) -> dict[str, Any]:
 
 
 def _check_sizes(file: Path, wanted: Kv, known: Kv) -> None:
-    """Refuse before anything is written what the registry would not keep."""
+    """Refuse values that the registry cannot store, before anything is written."""
     for name, table in wanted.items():
         for key, value in table.items():
             size = len(value.encode("utf-8", "surrogatepass"))
@@ -224,7 +224,7 @@ def _check_sizes(file: Path, wanted: Kv, known: Kv) -> None:
 
 
 def compare(wanted: Kv, known: Kv) -> KvImport:
-    """What has to change for ``known`` to hold all of ``wanted``."""
+    """The changes that give ``known`` all keys and values of ``wanted``."""
     changes = []
     unchanged = 0
     for name, table in sorted(wanted.items()):

@@ -26,9 +26,9 @@ _RETRY_EVERY_S: Final = 1.0
 async def take_over_kv(store: Store, settings: Settings, stopping: asyncio.Event) -> None:
     """Import the file that kvConfigPath names while the namespace has no KV configuration.
 
-    A namespace whose keys were all deleted has some: its KV namespaces stay. So nothing that was deleted comes back.
-    Where there is some, and the file says otherwise, the log has the command that imports it. What goes wrong is
-    logged; a Redis that is away is waited for, until ``stopping``.
+    After all keys of a namespace were deleted its KV namespaces stay, so deleted keys do not come back. If Redis has a
+    KV configuration that differs from the file, the log has the command that imports it. Errors are logged; while Redis
+    is away, it waits until ``stopping``.
     """
     file = settings.without_effect.get(KEY, "").strip()
     while file and not stopping.is_set():

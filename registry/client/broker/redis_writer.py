@@ -43,7 +43,7 @@ class RedisWriter:
         namespace: of the registry, as its front ends have it.
         compat: "5.x" or "4.8", as its front ends have it.
         timeout_ms: of one call to Redis.
-        lease_ms: after which silence of this process its brokers are removed.
+        lease_ms: the brokers of this process are removed when it was silent for this time.
         create_namespace: make the namespace if there is none. Without a front end nobody serves it.
 
     Raises:
@@ -93,7 +93,7 @@ class RedisWriter:
                 if not self._create_namespace and not await self._store.exists():
                     self.namespace_error = (
                         f"{self.name}: there is no such namespace, so no front end serves it: start one "
-                        f"(mqregistry serve --namespace {self.namespace}), say another namespace, or say "
+                        f"(mqregistry serve --namespace {self.namespace}), name another namespace, or set "
                         "create_namespace=True"
                     )
                     raise ConfigError(self.namespace_error)
@@ -103,7 +103,7 @@ class RedisWriter:
                 self._keeper = asyncio.create_task(self._keep(), name="registrar keeps its lease")
 
     def new_channel(self) -> Channel:
-        """Make what represents a connection in Redis.
+        """Make a channel: the value that stands for a connection in Redis.
 
         Each broker has its own, so that a late close does not end the connection of a registrar that came after.
         """
@@ -142,7 +142,7 @@ class RedisWriter:
             await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
 
     async def _renew(self) -> None:
-        """Renew the lease; notices when registrations may be gone: it ran out, or Redis came back with less."""
+        """Renew the lease; if it had run out, or Redis has lost changes, tell the users that they may be removed."""
         renewal = await self._leases.renew(self.incarnation, self._lease_ms)
         before, self._position = self._position, (renewal.epoch, renewal.seq)
         if renewal.lost or before[0] != renewal.epoch or renewal.seq < before[1]:

@@ -11,13 +11,13 @@ from ...model import DataVersion, TopicConfig, TopicQueueMapping
 from . import wire_json
 
 MAX_ENTRIES: Final = 100_000
-"""Topics, mappings and filter servers of one registration."""
+"""The most topics, mappings and filter servers of one registration together."""
 
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 """The most bytes that a compressed body may inflate to."""
 
 ENTRIES_PER_SLICE: Final = 2000
-"""The entries that take a few milliseconds."""
+"""The entries in one slice of work, which takes a few milliseconds."""
 
 
 class RegisterBody(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Decodes and encodes the route of a topic (105) and the cluster table (106); encodes a broker member group (901).
 
-What cannot be decoded is a RemoteProtocolError, whose ``closes`` is false.
+A body that cannot be decoded raises RemoteProtocolError, whose ``closes`` is false.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _WireClusterInfo(msgspec.Struct, rename="camel"):
 
 
 class BrokerMemberGroup(msgspec.Struct, frozen=True):
-    """The members of one broker_name (901): broker id -> address, with the names as they were asked for."""
+    """The members of one broker_name (901): broker id -> address; both names are those of the request."""
 
     cluster: str | None
     broker_name: str | None
@@ -67,8 +67,8 @@ def encode_route(route: TopicRoute, *, quoted_keys: bool, topic_syn_flag: bool =
 
     Args:
         quoted_keys: standard JSON (quoted broker and queue ids), for clients from version 401 on and those that
-            ask for it; without, the ids are bare.
-        topic_syn_flag: as 4.8: that spelling of topicSysFlag, and neither enableActingMaster nor zoneName nor
+            ask for it; false: the ids have no quotes.
+        topic_syn_flag: the form of 4.8: topicSynFlag instead of topicSysFlag, and no enableActingMaster, zoneName or
             mappings.
 
     Returns:

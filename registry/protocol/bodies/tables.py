@@ -1,5 +1,5 @@
 """Decodes and encodes the small bodies: KV tables (219 and the reply of 103), data versions (322) and topic lists (206,
-224, 304, 311 to 313). What cannot be decoded is a RemoteProtocolError, whose ``closes`` is false.
+224, 304, 311 to 313). A body that cannot be decoded raises RemoteProtocolError, whose ``closes`` is false.
 """
 
 from __future__ import annotations

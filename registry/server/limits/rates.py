@@ -71,7 +71,7 @@ class _Limit:
 
 
 class _Kind(NamedTuple):
-    """What holds for one kind of event; mode: the name of its setting."""
+    """The limits of one kind of event; mode: the name of its setting."""
 
     what: str
     mode: str
@@ -109,10 +109,10 @@ class Rates:
             kind.address.configure(settings, MOST_ADDRESSES)
             kind.namespace.configure(settings, 1)
         self._unlimited = unlimited = Networks.of_setting(settings.unlimited_addresses)
-        # asked for each request that is decoded
+        # cached: it is called for each decoded request
         self._limited = lru_cache(MOST_ADDRESSES)(lambda host: "" if unlimited.has_host(host) else _account_of(host))
 
-    # what is asked
+    # counting
 
     def account_of(self, host: str) -> str:
         """The address, or the network, for which this host counts."""
@@ -171,7 +171,7 @@ class Rates:
         return True
 
     def ended(self, host: str, writes: int = 1) -> None:
-        """Writes that were counted are done, or will never be."""
+        """Stop counting waiting writes: they are done, or were cancelled."""
         account = self.limited_account(host)
         left = self._waiting.get(account, 0) - writes
         if left > 0:
@@ -213,7 +213,7 @@ class Rates:
             limit.seen += 1
             if limit.buckets is not None and not limit.buckets.has_token(key, now_ns):
                 whose = account if key else f"all addresses together, now of {account}"
-                setting = f"{limit.key}={limit.rate}; {self._settings.rate_burst_seconds} s' worth may come at once"
+                setting = f"{limit.key}={limit.rate}, rateBurstSeconds={self._settings.rate_burst_seconds}"
                 self._over(limit, f"more than {limit.rate} {what} a second of {whose} ({setting})", mode, account)
                 return
         for limit, key in wanted:

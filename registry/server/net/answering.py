@@ -1,4 +1,4 @@
-"""Answers one request of a connection: a read at once, a write later, and a refusal with its reason."""
+"""Answers one request of a connection: a read at once, a write later; a refused request gets the reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TablesAwaited(Exception):
 
 
 class Answering:
-    """The handlers of one worker's requests, and what comes before them.
+    """The handlers of one worker's requests, and the checks before them.
 
     Args:
         known: learns the lookups that are answered here.
@@ -65,7 +65,7 @@ class Answering:
         """The answer, even if the client wants none; None: the answer comes later, or never.
 
         Args:
-            frame: what the command was decoded from.
+            frame: the bytes of the command, from its mark word on.
 
         Raises:
             TablesAwaited: the tables are missing; nothing was done.
@@ -101,7 +101,7 @@ class Answering:
                     return answer
             except RegistryError as error:
                 answer = context.replies.system_error(opaque, str(error))
-            except Exception as error:  # a defect of ours must not take the other clients' answers along
+            except Exception as error:  # after a defect here, other clients must still get their answers
                 logger.exception("request %s of %s failed", with_name(code, RequestCode), asker.address)
                 answer = context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
             if answer is not None:

@@ -1,4 +1,4 @@
-"""What ``mqregistry pipeline run`` shows at its own /metrics: a part of the table."""
+"""The values that ``mqregistry pipeline run`` shows at its own /metrics: a part of the table of metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESULTS: Final = ("done", "redis_away", "worker_late", "failed")
 
 
 class PipelineStatus:
-    """What a pipeline has done. Written by the thread that runs it, read by HTTP threads."""
+    """The counters of a pipeline. Written by the thread that runs it, read by HTTP threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What ``mqregistry sweep`` shows at its own /metrics: a part of the table of a front end."""
+"""The values that ``mqregistry sweep`` shows at its own /metrics: a part of the metrics of a front end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ....store.streams import Alarm
 from .metrics_table import Series, of_counters, of_durations
 from .worker_figures import process_figures
 
-# A pass comes at least every some seconds, also while Redis is away: it fails then.
+# A sweeper makes a pass every few seconds, even while Redis is away: the pass fails then.
 _HANGS_S: Final = 60.0
 
 
 class Sweeps:
-    """What a sweeper has done. Written by the event loop, read by HTTP threads."""
+    """The counters of a sweeper. Written by the event loop, read by HTTP threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class Sweeps:
             self._counted[f'stream_alarms_total{{alarm="{alarm.kind}"}}'] += 1
 
     def swept(self) -> None:
-        """Note that a sweep went through, and when."""
+        """Note the time of a successful sweep."""
         self.last_s = time.time()
 
     def passed(self, seconds: float, well: bool) -> None:
@@ -57,12 +57,12 @@ class Sweeps:
         return {"sweep_seconds": self._passes.told()}
 
     def counters(self) -> dict[str, int]:
-        """What was counted, by metric with its label."""
+        """The counters, by metric with its label."""
         with self._lock:
             return dict(self._counted)
 
     def hangs(self) -> str:
-        """Why /healthz answers 503: it makes no passes any more, well or not; "" = it makes them, or has not begun."""
+        """Why /healthz answers 503: it makes no passes any more, not even failed ones; "" = no reason."""
         silent_s = time.monotonic() - self._passed_s if self._passed_s is not None else 0.0
         return f"it has made no pass for {silent_s:.0f} s" if silent_s > _HANGS_S else ""
 
