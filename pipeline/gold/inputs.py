@@ -65,12 +65,13 @@ class Inputs:
         Besides its columns: from_ms; to_ms, null where the value still held at the end of that time.
         """
         ended = (F.col("to_seq") <= self._seq) & (F.unix_millis("valid_to") <= now_ms)
-        return (
+        since, now = (F.timestamp_millis(F.lit(ms)) for ms in (since_ms, now_ms))
+        return (  # by columns as they are: then Delta leaves out the files that hold nothing of that time
             self.table(f"silver/{name}")
-            .where((F.col("from_seq") <= self._seq) & (F.unix_millis("valid_from") <= now_ms))
+            .where((F.col("from_seq") <= self._seq) & (F.col("valid_from") <= now))
+            .where(F.col("current") | (F.col("to_seq") > self._seq) | (F.col("valid_to") >= since))
             .withColumn("from_ms", F.unix_millis("valid_from"))
             .withColumn("to_ms", F.when(ended, F.unix_millis("valid_to")))
-            .where(F.col("to_ms").isNull() | (F.col("to_ms") >= since_ms))
         )
 
     def view(self, name: str, rows: DataFrame, *, keep: bool = False) -> None:
