@@ -4,8 +4,9 @@
   ARGV[2] broker_addr
   ARGV[3] broker_name
   ARGV[4] owner        the caller and his checked resources, see include/owner
-  ARGV[5...] said_ago_ms  how long ago it was sent, none = just now. If the broker was heard since, it has come back:
-                       nothing is removed
+  ARGV[5] said_ago_ms  how long ago it was sent. If the broker was heard since, it has come back: nothing is removed
+  ARGV[6] up_since     as the caller's last lease renewal returned it, see include/late; "" = it renews none
+  ARGV[7] renewed_ms   the time of that renewal
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"LATE", seq}: the broker was heard since; nothing was removed
@@ -51,7 +52,7 @@ for i = 1, #whos do
   check_who(whos[i])
 end
 for i = 1, #whos do
-  if heard_since(whos[i], ARGV[5]) then
+  if heard_since(whos[i], ARGV[5], ARGV[6], ARGV[7]) then
     return {"LATE", seq}
   end
 end

@@ -6,8 +6,10 @@
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as in the request, for the event; "" = that of the row
   ARGV[6] owner        the caller and his checked resources, see include/owner
-  ARGV[7...] said_ago_ms  how long ago it was sent, none = just now. If the broker, or the broker with the id, was heard
-                       since, nothing is removed
+  ARGV[7] said_ago_ms  how long ago it was sent. If the broker, or the broker with the id, was heard since, nothing is
+                       removed
+  ARGV[8] up_since     as the caller's last lease renewal returned it, see include/late; "" = it renews none
+  ARGV[9] renewed_ms   the time of that renewal
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"LATE", seq}: one of them was heard since; nothing was removed
@@ -32,7 +34,10 @@ expect("hash", live_key, P .. "broker:" .. name)
 check_who(who)
 local row = hash(P .. "broker:" .. name)
 local holder = row[id]
-if heard_since(who, ARGV[7]) or holder and heard_since("|" .. holder, ARGV[7]) then
+local function is_back(one)
+  return heard_since(one, ARGV[7], ARGV[8], ARGV[9])
+end
+if is_back(who) or holder and is_back("|" .. holder) then
   return {"LATE", seq}
 end
 

@@ -1,7 +1,18 @@
 --[[ late: an unregistration that is executed long after it was sent
-  GIVES  heard_since(who, said_ago_ms): whether a sign of life of the broker came, over any connection, after it sent
-         the unregistration. If so, the broker has come back, and the unregistration is ignored ]]
-local function heard_since(who, said_ago_ms)
-  local update_ms, ago_ms = call("HGET", P .. "live:" .. who, "update_ms"), tonumber(said_ago_ms or "0")
-  return update_ms and ago_ms > 0 and now_ms - tonumber(update_ms) < ago_ms
+  GIVES  heard_since(who, said_ago_ms, known_up_since, renewed_ms): whether a sign of life of the broker came, over any
+         connection, after it sent the unregistration. If so, the broker has come back, and the unregistration is
+         ignored. If a gap (include/seen) has begun or ended since the caller's last lease renewal, which returned
+         known_up_since and was at renewed_ms, then Redis may have stood still with the call in its socket: each sign of
+         life after that renewal may be younger. These two "" = the caller renews none ]]
+--- @include "include/seen"
+local function heard_since(who, said_ago_ms, known_up_since, renewed_ms)
+  local update_ms = tonumber(call("HGET", P .. "live:" .. who, "update_ms") or "")
+  local ago_ms, renewed = tonumber(said_ago_ms), tonumber(renewed_ms)
+  if not update_ms then
+    return false
+  end
+  if renewed and (not heard or up_since ~= tonumber(known_up_since)) and (update_ms >= renewed or now_ms < renewed) then
+    return true
+  end
+  return ago_ms > 0 and now_ms - update_ms < ago_ms
 end

@@ -232,22 +232,26 @@ class RouteStore:
 
     async def unregister_broker(
         self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, owner: str = "",
-        said_ago_ms: int = 0, by: By | None = None,
+        said_ago_ms: int = 0, renewed: tuple[int | str, int | str] = ("", ""), by: By | None = None,
     ) -> Touched:  # fmt: skip
         """Remove a broker that leaves (104); seq: from which the tables show it.
 
         Args:
             broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
             said_ago_ms: how long ago it was sent; a broker that was heard since is not removed.
+            renewed: up_since_ms and now_ms of the caller's last lease renewal, "": it renews none. If Redis stood still
+                since, a broker that was heard after the renewal is not removed.
         """
         if self.behaviour.unregisters_by_id and broker_id is not None:
             reply = await self._call(
                 "unregister_broker_id", self.behaviour.who(cluster, broker_addr), broker_addr, broker_name, broker_id,
-                cluster, owner, said_ago_ms, by=by,
+                cluster, owner, said_ago_ms, *renewed, by=by,
             )  # fmt: skip
         else:
             scope = cluster if self._live_by_cluster else ""
-            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner, said_ago_ms, by=by)
+            reply = await self._call(
+                "unregister_broker", scope, broker_addr, broker_name, owner, said_ago_ms, *renewed, by=by
+            )
         if reply[0] == b"FOREIGN":
             return Touched(reply[1], None, owner=text(reply[2]), foreign=True)
         return Touched(reply[1], None, reply[0] == b"OK", text(reply[3]) if reply[0] == b"OK" else "")

@@ -31,7 +31,7 @@ async def remove(bed: Bed, way: str) -> None:
     if way == "unregister":
         await bed.routes.unregister_broker("c1", ADDR, "broker-a")
     elif way == "unregister_id":
-        await bed.store.call("unregister_broker_id", WHO, ADDR, "broker-a", 0, "c1", "")
+        await bed.store.call("unregister_broker_id", WHO, ADDR, "broker-a", 0, "c1", "", 0, "", "")
     elif way == "close":
         assert await bed.fe1.close(registration(ADDR), connection=ADDR) == "REMOVED"
     elif way == "expire":

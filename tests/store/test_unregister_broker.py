@@ -15,7 +15,7 @@ EMPTY = {
 
 
 async def unregister(bed, cluster="c1", addr=ADDR, name="broker-a"):
-    reply = await bed.store.call("unregister_broker", cluster, addr, name, "")
+    reply = await bed.store.call("unregister_broker", cluster, addr, name, "", 0, "", "")
     assert reply[0] == b"OK"
     return reply[2]
 
@@ -204,3 +204,29 @@ async def test_unregister_that_hits_nothing_wipes_write_of_a_name_without_master
     assert await bed.replay() == contents
     assert await unregister(bed, addr="10.0.0.9:1") == 0
     assert await bed.events() == []
+
+
+async def test_unregister_that_waited_for_redis_removes_no_broker_that_came_back(bed):
+    """Redis stood still: the new registration of the broker may be executed ahead of its earlier unregistration."""
+    r = await bed.register()
+    for has_ended in (False, True):
+        renewal = await bed.leases.renew("w1")
+        await bed.move_clock(60_000)
+        await bed.fe1.register(r)
+        if has_ended:
+            await bed.leases.renew("w1")
+        waited = renewal.up_since_ms, renewal.now_ms
+        done = await bed.routes.unregister_broker("c1", ADDR, "broker-a", 0, renewed=waited)
+        assert not done.refreshed
+        assert await bed.live(r) != {}
+    await bed.move_clock(1_000)
+    renewal = await bed.leases.renew("w1")
+    waited = renewal.up_since_ms, renewal.now_ms
+    await bed.move_clock(60_000)  # without a sign of life it has not come back
+    assert (await bed.routes.unregister_broker("c1", ADDR, "broker-a", 0, renewed=waited)).refreshed
+    await bed.fe1.register(r)
+    renewal = await bed.leases.renew("w1")
+    waited = renewal.up_since_ms, renewal.now_ms
+    await bed.fe1.register(r)
+    assert (await bed.routes.unregister_broker("c1", ADDR, "broker-a", 0, renewed=waited)).refreshed
+    assert await bed.contents() == EMPTY

@@ -70,7 +70,8 @@ async def _unregister(
     done = await context.decided(
         command, peer,
         lambda owner: context.routes.unregister_broker(
-            cluster, addr, name, broker_id, owner=owner, said_ago_ms=_ago_ms(peer), by=by
+            cluster, addr, name, broker_id, owner=owner, said_ago_ms=_ago_ms(peer), renewed=context.channels.renewed,
+            by=by,
         ),
     )  # fmt: skip
     context.check_owner(command, peer, done.owner)

@@ -54,7 +54,7 @@ class ChannelOwner:
     A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
     to a connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
     ``changed`` counts changes of brokers' connections. ``attached`` is not set while Redis may have lost the channels.
-    ``up_since_ms`` comes from the last lease renewal.
+    ``renewed`` is up_since_ms and now_ms of the last lease renewal, "" before the first.
 
     Args:
         front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
@@ -70,7 +70,7 @@ class ChannelOwner:
         self._registered_at: dict[str, int] = {}
         self._held: dict[Peer, set[str]] = {}
         self._closes: asyncio.Queue[_Close] = asyncio.Queue()
-        self.up_since_ms: int | str = ""
+        self.renewed: tuple[int | str, int | str] = "", ""
         self._untellable_s = 0.0  # when a report of a close to Redis last failed
         self._untold: dict[tuple[str, str], None] = {}  # closes that Redis does not know of yet
         self.attached = asyncio.Event()
@@ -208,7 +208,11 @@ class ChannelOwner:
         is_late = close.at_s < self._untellable_s and time.perf_counter() - close.at_s > _LATE_S
         try:
             outcome = await self._routes.channel_destroyed(
-                who, close.channel, "" if is_late else close.cause, up_since_ms=self.up_since_ms, by=close.by
+                who,
+                close.channel,
+                "" if is_late else close.cause,
+                up_since_ms=self.renewed[0],
+                by=close.by,
             )
         except StoreUnavailable:
             return False

@@ -143,7 +143,7 @@ class LeaseLoop:
             self._channels.incarnation, process=self._process(), peers=peers
         )
         self._peers_told = None if renewal.lost else changed
-        self._channels.up_since_ms = renewal.up_since_ms
+        self._channels.renewed = renewal.up_since_ms, renewal.now_ms
         view.saw(Seen.ANSWERED)
         self._renewed(renewal)
         self._must_attach = self._must_attach or renewal.lost or self._losses != self._follower.losses
