@@ -24,7 +24,7 @@ if call("HGET", key, ARGV[2]) ~= ARGV[3] then
   return {"STALE", seq}
 end
 local others, cause = call("HLEN", key) > 1, ARGV[4]
-if ARGV[5] ~= "" and (not heard or up_since ~= tonumber(ARGV[5])) then
+if gap_since(ARGV[5]) then
   cause = ""
 end
 if not others and cause ~= "" then

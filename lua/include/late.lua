@@ -1,9 +1,8 @@
 --[[ late: an unregistration that is executed long after it was sent
   GIVES  heard_since(who, said_ago_ms, known_up_since, renewed_ms): whether a sign of life of the broker came, over any
          connection, after it sent the unregistration. If so, the broker has come back, and the unregistration is
-         ignored. If a gap (include/seen) has begun or ended since the caller's last lease renewal, which returned
-         known_up_since and was at renewed_ms, then Redis may have stood still with the call in its socket: each sign of
-         life after that renewal may be younger. These two "" = the caller renews none ]]
+         ignored. After a gap since the caller's last lease renewal, which returned known_up_since and was at renewed_ms
+         ("" = it renews none; gap_since of include/seen), each sign of life after that renewal may be younger ]]
 --- @include "include/seen"
 local function heard_since(who, said_ago_ms, known_up_since, renewed_ms)
   local update_ms = tonumber(call("HGET", P .. "live:" .. who, "update_ms") or "")
@@ -11,7 +10,7 @@ local function heard_since(who, said_ago_ms, known_up_since, renewed_ms)
   if not update_ms then
     return false
   end
-  if renewed and (not heard or up_since ~= tonumber(known_up_since)) and (update_ms >= renewed or now_ms < renewed) then
+  if gap_since(known_up_since) and (update_ms >= renewed or now_ms < renewed) then
     return true
   end
   return ago_ms > 0 and now_ms - update_ms < ago_ms
