@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from mqregistry.events.journal import HEARTBEATS, LOOKUPS
 
 from .lake.lake import Lake
-from .lake.tables import ensure
+from .lake.tables import ensure, owned
 
 _CERTAIN_S: Final = 6 * 86_400.0  # Delta keeps its logs for seven days (lake/tables.py)
 
@@ -44,4 +44,4 @@ def _added(spark: SparkSession, lake: Lake, table: str, namespace: str, epoch: s
     """Rows added to a table; what OPTIMIZE writes anew, and what is read again from quarantine, is left out."""
     ensure(spark, lake, table)
     rows = spark.readStream.format("delta").option("skipChangeCommits", "true").load(lake.path(table))
-    return rows.where((rows.namespace == namespace) & (rows.epoch == epoch))
+    return rows.where(owned((namespace, epoch)))

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from ..lake.lake import Lake
 from ..lake.schema import OWNER
-from ..lake.tables import frame
+from ..lake.tables import frame, owned
 
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
@@ -56,8 +56,7 @@ class Inputs:
         if name not in self.versions:
             return frame(self.spark, self._lake, name, *self._place).limit(0)
         rows = self.spark.read.format("delta").option("versionAsOf", self.versions[name]).load(self._lake.path(name))
-        namespace, epoch = self._place
-        return rows.where((F.col("namespace") == namespace) & (F.col("epoch") == epoch)).drop(*OWNER)
+        return rows.where(owned(self._place)).drop(*OWNER)
 
     def held(self, name: str, since_ms: int, now_ms: int) -> DataFrame:
         """Rows of a table of silver that held at some moment of that time, or ended in it.

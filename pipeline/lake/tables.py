@@ -61,14 +61,9 @@ def _column(field: pa.Field) -> str:
     return f"`{field.name}` {kind}{'' if field.nullable else ' NOT NULL'}{comment}"
 
 
-def frame(
-    spark: SparkSession, lake: Lake, name: str, namespace: str | None = None, epoch: str | None = None
-) -> DataFrame:
-    """A table; of one namespace and epoch without these two columns."""
-    rows = spark.table(ensure(spark, lake, name))
-    if namespace is None:
-        return rows
-    return rows.where((rows.namespace == namespace) & (rows.epoch == epoch)).drop(*OWNER)
+def frame(spark: SparkSession, lake: Lake, name: str, namespace: str, epoch: str) -> DataFrame:
+    """A table's rows of one namespace and epoch, without these two columns."""
+    return spark.table(ensure(spark, lake, name)).where(owned((namespace, epoch))).drop(*OWNER)
 
 
 def add(

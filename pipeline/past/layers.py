@@ -21,7 +21,7 @@ from ..gold.tables import last
 from ..lake.gold_schema import FIGURES
 from ..lake.lake import Lake
 from ..lake.schema import OWNER, SILVER, SILVER_KEYS
-from ..lake.tables import ensure, frame
+from ..lake.tables import ensure, frame, owned
 from ..redis_stream.ranges import OLDEST, EntryId, parse_id
 from ..silver import progress
 
@@ -120,7 +120,7 @@ def compare_silver(
     ended = F.col("to_seq") <= seq
 
     def known(table: str, folder: str) -> DataFrame:
-        rows = spark.table(ensure(spark, lake, f"silver/{table}", folder)).where(_owned(place))
+        rows = spark.table(ensure(spark, lake, f"silver/{table}", folder)).where(owned(place))
         rows = rows.where(F.col("from_seq") <= seq).select(
             *(F.when(ended, F.col(name)).alias(name) if name in _LATER else F.col(name) for name in SILVER[table].names)
         )
@@ -129,10 +129,6 @@ def compare_silver(
     sides = {table: (known(table, area), known(table, "silver")) for table in SILVER}
     for row, difference in _differ("silver", sides)[1]:
         yield difference._replace(key=(f"change {row['from_seq']}",))
-
-
-def _owned(place: tuple[str, str]) -> Any:
-    return (F.col(OWNER[0]) == place[0]) & (F.col(OWNER[1]) == place[1])
 
 
 def _differ(
@@ -195,7 +191,7 @@ def compare_gold(
         since = F.lit(True) if since_ms is None else F.col("day") >= day_text(day_of(since_ms - 1))
 
         def known(table: str, folder: str, since: Any = since) -> DataFrame:
-            rows = spark.table(ensure(spark, lake, f"gold/{table}", folder)).where(_owned(place)).drop(*OWNER)
+            rows = spark.table(ensure(spark, lake, f"gold/{table}", folder)).where(owned(place)).drop(*OWNER)
             return rows.where(since) if "day" in rows.columns else rows
 
         count, found = _differ("gold", {table: (known(table, area), known(table, "gold")) for table in FIGURES})
