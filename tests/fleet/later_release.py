@@ -28,7 +28,7 @@ GRADE = "gold"
 GET_GRADES = 19_001
 """A request code of its own: the grades that this worker has heard of, as extFields."""
 
-_ROW = "-- n is new with every registration"
+_ROW = "-- every registration that counts gets a new n"
 _ADDED = f"""
 call("HSET", row_key, "grade", "{GRADE}", "grade_rev", rev)
 call("HSET", live_key, "grade", "{GRADE}", "grade_n", tonumber(call("HGET", KEYS[1], "n")) + 1)
