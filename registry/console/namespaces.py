@@ -1,4 +1,6 @@
-"""Several namespaces of one Redis in one console: a first page that lists them; each has its pages below ``/ns/NAME``.
+"""Several namespaces of one Redis in one console: a first page lists them, and a search looks through all.
+
+Each has its pages below ``/ns/NAME``.
 
 Each namespace has its own users and rules. A viewer without a login to a namespace learns nothing of it: its
 addresses give the same answer as those of a namespace that does not exist.
@@ -7,8 +9,8 @@ addresses give the same answer as those of a namespace that does not exist.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -21,12 +23,14 @@ from .findings import ConsoleFinding
 from .locale.chosen import keep_language, of_page, speak
 from .login.needs import LIST
 from .login.viewer import Viewer
-from .pages import changes, login
+from .pages import changes, login, search
 from .pages.now import wrong_now
-from .twins import VERSION, PageHead, Twin, openapi, page_twin, wants_json
+from .twins import VERSION, PageHead, Twin, openapi, page_twin, twin_path, wants_json
 
 _FIRST_TWIN: Final = "/namespaces.json"
+_SEARCH: Final = "/search"
 _ORDER: Final = ("bad", "warn", "note", "")
+_HEAD: Final = PageHead(version=VERSION, namespace="", position="")
 
 
 class NamespaceLine(NamedTuple):
@@ -49,6 +53,10 @@ class NamespaceLine(NamedTuple):
 TWIN: Final = Twin(
     "The namespaces of this console, and what is wrong in each, the worst first.",
     {"namespaces": list[NamespaceLine]}, (),
+)  # fmt: skip
+SEARCH_TWIN: Final = Twin(
+    "What has a text in its name, in all namespaces.",
+    {"text": str, "found": list[search.FoundIn], "more": int}, ("q",),
 )  # fmt: skip
 
 
@@ -74,6 +82,8 @@ class Namespaces(PageWriter):
         return [
             Route("/", self.first_page, methods=["GET"]),
             Route(_FIRST_TWIN, self.first_twin, methods=["GET"]),
+            Route(_SEARCH, self.search, methods=["GET"]),
+            Route(twin_path(_SEARCH), self.search_twin, methods=["GET"]),
             Route("/openapi.json", self.describe, methods=["GET"]),
             Route("/events", self.events, methods=["GET"]),
             Mount("/ns", self),
@@ -114,19 +124,49 @@ class Namespaces(PageWriter):
             key=lambda line: (_ORDER.index(line.level), -line.wrong, line.name),
         )
         if wants_json(request):
-            return page_twin(PageHead(version=VERSION, namespace="", position=""), TWIN, {"namespaces": lines})
-        page = HTMLResponse(self.fragment("namespaces.html", lines=lines, viewer=seen[0][1], **of_page(request)))
-        keep_language(request, page, self.home_path)
-        return page
+            return page_twin(_HEAD, TWIN, {"namespaces": lines})
+        return self._page(request, "namespaces.html", seen[0][1], lines=lines)
 
     async def first_twin(self, request: Request) -> Response:
         """The first page as JSON: the namespaces that this viewer may see."""
         request.state.is_twin = True
         return await self.first_page(request)
 
+    async def search(self, request: Request) -> Response:
+        """What the searches of all namespaces find that this viewer may list."""
+        speak(request, english=wants_json(request))
+        seen = self._seen(request)
+        if not seen:
+            return login.ask(self, request)
+        text = request.query_params.get("q", "").strip()
+        found = [
+            search.FoundIn(console.namespace, *one)
+            for console, viewer in _listed(seen) for one in await search.find(console, viewer, text)
+        ]  # fmt: skip
+        exact = search.exactly(text, found)
+        if exact and not wants_json(request):
+            return RedirectResponse(exact, 303)
+        found.sort(key=lambda one: (*search.nearness(text, one.name), one.namespace))
+        values = {"text": text, "found": found[: search.MOST], "more": max(0, len(found) - search.MOST)}
+        if wants_json(request):
+            return page_twin(_HEAD, SEARCH_TWIN, values)
+        return self._page(request, "search_all.html", seen[0][1], **values)
+
+    async def search_twin(self, request: Request) -> Response:
+        """What is found, as JSON, for programs."""
+        request.state.is_twin = True
+        return await self.search(request)
+
+    def _page(self, request: Request, template: str, viewer: Viewer, **values: Any) -> Response:
+        of = {"viewer": viewer, "path": request.scope["path"], "text": "", **of_page(request)}
+        page = HTMLResponse(self.fragment(template, **(of | values)))
+        keep_language(request, page, self.home_path)
+        return page
+
     async def describe(self, _: Request) -> Response:
-        """OpenAPI's description of that; each namespace has one of its own pages."""
-        return JSONResponse(openapi({_FIRST_TWIN: TWIN}, self.version, self.root_path))
+        """OpenAPI's description of these; each namespace has one of its own pages."""
+        twins = {_FIRST_TWIN: TWIN, twin_path(_SEARCH): SEARCH_TWIN}
+        return JSONResponse(openapi(twins, self.version, self.root_path))
 
     async def _line(self, console: Console, viewer: Viewer) -> NamespaceLine:
         page = console.url("/")
@@ -152,7 +192,7 @@ class Namespaces(PageWriter):
         seen = self._seen(request)
         if not seen:
             return login.ask(self, request)
-        listed = [(console, viewer) for console, viewer in seen if viewer.may(LIST)]  # as each one's own stream
+        listed = _listed(seen)
         return (
             changes.stream(listed) if listed else PlainTextResponse(say("no right to list anything here") + "\n", 403)
         )
@@ -164,3 +204,8 @@ class Namespaces(PageWriter):
             return login.ask(self, request)
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(self._first.url(request.scope["path"]) + query, 307)
+
+
+def _listed(seen: Sequence[tuple[Console, Viewer]]) -> list[tuple[Console, Viewer]]:
+    """Those whose tables the viewer may list: each one's own search and stream need that, too."""
+    return [(console, viewer) for console, viewer in seen if viewer.may(LIST)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 
+import jsonschema
 import pytest
 
 from mqregistry.auth.rights import Right, Role
@@ -171,6 +173,67 @@ async def test_a_namespace_that_is_gone_is_said_and_the_others_go_on(several, tw
     assert "out of date" not in await several.get(f"/ns/{second}/")
 
 
+async def test_one_search_looks_through_all_namespaces(several, two):
+    first, second = names(two)
+    for bed in two:
+        await bed.register(topics=["orders", "bills", f"orders-{bed.store.namespace}"])
+    await two[1].kv.put("ns", "orders-key", "value")
+    await all_seen(several, two)
+    page = await several.get("/search", q="orders")
+    for name, topic in (
+        (first, "orders"),
+        (second, "orders"),
+        (first, f"orders-{first}"),
+        (second, f"orders-{second}"),
+    ):
+        assert f'data-label="Namespace">{name}</td>' in page
+        assert f'href="/ns/{name}/topic?name={topic}">{topic}</a>' in page
+    data = (await several.http.get("/search.json?q=orders")).json()["data"]
+    assert [(one["namespace"], one["name"], one["kind"]) for one in data["found"]] == [
+        (first, "orders", "topic"), (second, "orders", "topic"), (second, "orders-key", "KV key"),
+        (first, f"orders-{first}", "topic"), (second, f"orders-{second}", "topic"),
+    ]  # fmt: skip
+    answer = await several.http.get("/search", params={"q": f"orders-{second}"})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/ns/{second}/topic?name=orders-{second}")
+    assert "Nothing has this name" in await several.get("/search", q="none-has-it")
+    assert "Topics, broker names, addresses" in await several.get("/search")
+    assert "<script>" not in await several.get("/search", q="<script>alert(1)</script>")
+    chinese = await several.get("/search", q="orders", lang="zh")
+    assert '<html lang="zh-CN">' in chinese
+    assert 'aria-label="搜索所有命名空间"' in chinese
+    assert 'href="/search?q=orders&amp;lang=en"' in chinese
+
+
+async def test_the_search_of_all_shows_the_likeliest_and_how_many_more(several, two):
+    for bed in two:
+        await bed.register(topics=[f"orders-{number:02}" for number in range(25)])
+    await all_seen(several, two)
+    data = (await several.http.get("/search.json?q=orders")).json()["data"]
+    assert (len(data["found"]), data["more"]) == (30, 20)
+    assert "20 more: write more of the name." in await several.get("/search", q="orders")
+
+
+async def test_a_form_and_links_lead_to_the_search_of_all(several, two, site):
+    page = await several.get("/")
+    assert re.search(
+        r'<form class="search" role="search" method="get" action="/search"><input id="search" name="q"', page
+    )
+    for text in ("nothing-has-it", "o"):
+        link = f'href="/search?q={text}">Search all namespaces</a>'
+        assert link in await several.get(f"/ns/{names(two)[1]}/search", q=text)
+        assert "Search all namespaces" not in await site.get("/search", q=text)  # of a console with one
+
+
+async def test_the_search_of_all_fits_its_description(several, two):
+    await two[0].register(topics=["orders", "bills"])
+    await all_seen(several, two)
+    described = json.loads(await several.get("/openapi.json"))
+    assert described["paths"].keys() == {"/namespaces.json", "/search.json"}
+    content = described["paths"]["/search.json"]["get"]["responses"]["200"]["content"]["application/json"]
+    schema = {**content["schema"], "components": described["components"]}
+    jsonschema.Draft202012Validator(schema).validate((await several.http.get("/search.json?q=o")).json())
+
+
 # rights
 
 
@@ -215,7 +278,8 @@ async def test_a_user_of_one_namespace_learns_nothing_of_others(guarded, two):
         await log_in(browser, "anna")
         assert [line["name"] for line in await lines_of(browser)] == [first]
         shared = ["/", "/namespaces.json", "/openapi.json", "/login", "/healthz", f"/ns/{first}/search?q=orders",
-                  f"/ns/{first}/search.json?q=key", f"/ns/{first}/search.json?q=orders"]  # fmt: skip
+                  f"/ns/{first}/search.json?q=key", f"/ns/{first}/search.json?q=orders", "/search?q=orders",
+                  "/search.json?q=orders", "/search.json?q=key", "/search.json?q=b"]  # fmt: skip
         for address in [*shared, *every_address(first)]:
             if not address.endswith("/events"):
                 answer = await browser.get(address)
@@ -290,6 +354,26 @@ async def test_the_list_and_the_stream_show_no_more_than_rights_do(guarded, two)
         assert line["text"] == "Your rights do not show its lists."
         assert (line["brokers"], line["topics"], line["wrong"]) == (None, None, 0)
         assert (await browser.get("/events")).status_code == 403
+        assert (await browser.get("/search.json?q=orders")).json()["data"]["found"] == []
+
+
+async def test_the_search_of_all_has_of_each_namespace_what_its_own_has(guarded, two):
+    rules = (Rule(Effect.DENY, (Right.KV_READ,)), Rule(Effect.DENY, (Right.CONFIG_READ,)))
+    await add_users(two[1].store, (user("near", Role.OPERATOR, rules=rules),))
+    await add_users(two[0].store, (user("near", Role.OPERATOR),))
+    for bed in two:
+        await bed.register(topics=["near-topic", "bills"])
+        await bed.kv.put("ns", "near-key", "value")
+    await all_seen(guarded, two)
+    assert (await guarded.http.get("/search?q=near")).status_code == 303  # to the login
+    async with guarded.browser() as browser:
+        await log_in(browser, "near")
+        found = (await browser.get("/search.json?q=near")).json()["data"]["found"]
+        for name, kinds in zip(names(two), ({"topic", "KV key", "user"}, {"topic"}), strict=True):
+            of = {(one["kind"], one["path"]) for one in found if one["namespace"] == name}
+            own = (await browser.get(f"/ns/{name}/search.json?q=near")).json()["data"]["found"]
+            assert of == {(one["kind"], one["path"]) for one in own}
+            assert {kind for kind, _ in of} == kinds
 
 
 async def test_a_session_that_ends_takes_its_namespace_off_the_stream(guarded, two):

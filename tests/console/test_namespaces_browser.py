@@ -121,12 +121,35 @@ def test_from_the_list_to_a_namespace_and_back(chromium, site, beds):
     context.close()
 
 
+def test_keys_lead_to_the_search_of_all_from_the_list(chromium, site, beds):
+    context = chromium.new_context(base_url=site.url)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    for key in ("Control+k", "/"):
+        page.goto("/")
+        page.keyboard.press(key)
+        expect(page.locator("#search")).to_be_focused()
+        page.keyboard.type("orders")
+        page.keyboard.press("Enter")
+        for bed in beds:
+            page.locator("tr", has_text=bed.store.namespace).get_by_role("link", name="orders").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("only-stock")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{site.url}/ns/{beds[1].store.namespace}/topic?name=only-stock")
+    page.goto(f"/ns/{beds[0].store.namespace}/search?q=only-stock")
+    page.get_by_role("link", name="Search all namespaces").click()
+    page.wait_for_url(f"{site.url}/ns/{beds[1].store.namespace}/topic?name=only-stock")
+    context.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/search?q=orders"])
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_list_fits_and_nothing_stands_between_it_and_a_reader(chromium, site, scheme, width):
+def test_the_list_fits_and_nothing_stands_between_it_and_a_reader(chromium, site, scheme, width, path):
     context = chromium.new_context(base_url=site.url, color_scheme=scheme, viewport={"width": width, "height": 900})
     page = context.new_page()
-    page.goto("/")
+    page.goto(path)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert findings(page) == []
     context.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from ..login.viewer import Viewer, viewer_of
 from ..recent.lanes import DAY_MS
 from ..twins import Twin, wants_json
 
-_MOST: Final = 30
+MOST: Final = 30
 
 
 class Found(NamedTuple):
@@ -32,6 +32,16 @@ class Found(NamedTuple):
     note: str = ""
 
 
+class FoundIn(NamedTuple):
+    """The same in one of several namespaces."""
+
+    namespace: str
+    kind: str
+    name: str
+    path: str
+    note: str
+
+
 TWIN: Final = Twin(
     "What has a text in its name.", {"text": str, "found": list[Found], "more": int, "close": list[str]}, ("q",)
 )
@@ -40,17 +50,33 @@ TWIN: Final = Twin(
 async def search(console: Console, request: Request) -> Response | RedirectResponse:
     """Everything with this text in its name; if one thing has exactly this name, its page is shown at once."""
     text = request.query_params.get("q", "").strip()
-    found = list(islice(_found(console, viewer_of(request), text.lower()), 1000)) if text else []
-    if text:
-        found += await _users(console, viewer_of(request), text.lower())
-    exact = [one for one in found if one.name == text]
-    if len(exact) == 1 and not wants_json(request):
-        return RedirectResponse(exact[0].path, 303)
-    found.sort(key=lambda one: (not one.name.lower().startswith(text.lower()), len(one.name), one.name))
+    found = await find(console, viewer_of(request), text)
+    exact = exactly(text, found)
+    if exact and not wants_json(request):
+        return RedirectResponse(exact, 303)
+    found.sort(key=lambda one: nearness(text, one.name))
     close = closest_names(text, set(console.state.tables.topics)) if text and not found else []
     return await console.page(
-        request, "search.html", text=text, found=found[:_MOST], more=max(0, len(found) - _MOST), close=close, live=False
+        request, "search.html", text=text, found=found[:MOST], more=max(0, len(found) - MOST), close=close, live=False
     )
+
+
+async def find(console: Console, viewer: Viewer, text: str) -> list[Found]:
+    """What has this text in its name, of all that a viewer with the rights of this page may see; none of no text."""
+    if not text:
+        return []
+    return [*islice(_found(console, viewer, text.lower()), 1000), *await _users(console, viewer, text.lower())]
+
+
+def exactly(text: str, found: Iterable[Found | FoundIn]) -> str:
+    """The page of the only one that has exactly this name; empty: none has it, or several."""
+    pages = [one.path for one in found if one.name == text]
+    return pages[0] if len(pages) == 1 else ""
+
+
+def nearness(text: str, name: str) -> tuple[bool, int, str]:
+    """By which names that have the text in them are sorted, the likeliest first."""
+    return not name.lower().startswith(text.lower()), len(name), name
 
 
 def _found(console: Console, viewer: Viewer, text: str) -> Iterator[Found]:
