@@ -149,7 +149,7 @@ def _endpoint(
         request.state.twin, request.state.is_twin = twin, bool(of)
         if of:
             request.scope["path"] = of.format_map(request.path_params)
-        speak(request, english=wants_json(request))
+        speak(request, console.namespace, english=wants_json(request))
         viewer = console.who(request)
         if viewer is None:
             return login.ask(console, request)
@@ -163,8 +163,9 @@ def _endpoint(
         except RegistryError as error:
             status, title = next((one[1:] for one in _ERRORS if isinstance(error, one[0])), _OTHER)
             return await console.page(
-                request, "error.html", status, title=say(title), text=str(error), names=getattr(error, "names", ())
-            )
+                request, "error.html", status, title=say(title), text=console.in_namespace(str(error)),
+                names=getattr(error, "names", ()),
+            )  # fmt: skip
 
     return answer
 
@@ -189,7 +190,7 @@ def _doors(pages: PageWriter, logins: Logins | None) -> list[Route]:
 
     def outside(handler: LoginHandler, logins: Logins) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            speak(request)
+            speak(request, pages.namespace)
             try:
                 return await handler(pages, request, logins)
             except BadRequest as error:
@@ -219,7 +220,7 @@ def _shared(consoles: Sequence[Console]) -> list[Route | Mount]:
 
 def _errors(console: Console) -> dict[Any, Callable[[Request, Exception], Awaitable[Response]]]:
     async def not_found(request: Request, error: Exception) -> Response:
-        speak(request, english=wants_json(request))
+        speak(request, console.namespace, english=wants_json(request))
         status = error.status_code if isinstance(error, HTTPException) else 404
         viewer = console.who(request)
         if viewer is None:
@@ -263,8 +264,8 @@ async def describe(console: Console, request: Request) -> Response:
 
 async def _refuse(console: Console, request: Request, refused: Refused) -> Response:
     """The answer that names the missing right, and the command that gives it; an open page loads it by itself."""
-    text = str(refused)
-    page = await console.page(request, "refused.html", 403, text=text, mend=refused.mend, live=False, connected=False)
+    text, mend = str(refused), console.in_namespace(refused.mend)
+    page = await console.page(request, "refused.html", 403, text=text, mend=mend, live=False, connected=False)
     if "hx-request" in request.headers:
         page.headers["hx-refresh"] = "true"
     return page

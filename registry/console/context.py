@@ -32,6 +32,7 @@ from .facts import FactReader
 from .findings import LEVEL_NAMES, TopicSums, clock, sum_topics
 from .links import Named, find_name, names_in
 from .locale.chosen import keep_language, of_page, say_html, say_number_html
+from .locale.commands import in_namespace
 from .login.logins import Logins
 from .login.needs import STRICTEST
 from .login.viewer import Viewer, viewer_of
@@ -161,6 +162,10 @@ class Console(PageWriter):
         self._words: dict[tuple[int, int, NullTranslations], Markup] = {}
         state.on_load.append(self._words.clear)
 
+    def in_namespace(self, text: str) -> str:
+        """A text that the catalogues of languages do not have, with the namespace in its commands, as sentences."""
+        return in_namespace(text, self.namespace)
+
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """The tasks that run as long as the console."""
         works = [self.state.follow(), self.past.keep(), self.lanes.keep(), self.missing.keep(), self.beats.keep()]
@@ -274,7 +279,7 @@ class Console(PageWriter):
         except NotYet:
             raise
         except NotKnown as error:
-            return at_ms, None, str(error)
+            return at_ms, None, self.in_namespace(str(error))
 
     async def page_of(self, request: Request, template: str, then: Then | None, **values: Any) -> Response:
         """A page of an instant, None: of now, from which a slider leads to other instants.

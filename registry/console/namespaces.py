@@ -92,7 +92,7 @@ class Namespaces(PageWriter):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whatever is below ``/ns``."""
         request = Request(scope, receive)
-        speak(request)
+        speak(request, self.namespace)
         name, slash, rest = scope["path"].removeprefix("/ns/").partition("/")
         console, app = self._apps.get(name, (None, None))
         answer: ASGIApp
@@ -115,12 +115,12 @@ class Namespaces(PageWriter):
 
     async def first_page(self, request: Request) -> Response:
         """The namespaces, and what is wrong in each."""
-        speak(request, english=wants_json(request))
+        speak(request, self.namespace, english=wants_json(request))
         seen = self._seen(request)
         if not seen:
             return login.ask(self, request)
         lines = sorted(
-            await asyncio.gather(*(self._line(console, viewer) for console, viewer in seen)),
+            await asyncio.gather(*(self._line(request, console, viewer) for console, viewer in seen)),
             key=lambda line: (_ORDER.index(line.level), -line.wrong, line.name),
         )
         if wants_json(request):
@@ -134,7 +134,7 @@ class Namespaces(PageWriter):
 
     async def search(self, request: Request) -> Response:
         """What the searches of all namespaces find that this viewer may list."""
-        speak(request, english=wants_json(request))
+        speak(request, self.namespace, english=wants_json(request))
         seen = self._seen(request)
         if not seen:
             return login.ask(self, request)
@@ -168,7 +168,8 @@ class Namespaces(PageWriter):
         twins = {_FIRST_TWIN: TWIN, twin_path(_SEARCH): SEARCH_TWIN}
         return JSONResponse(openapi(twins, self.version, self.root_path))
 
-    async def _line(self, console: Console, viewer: Viewer) -> NamespaceLine:
+    async def _line(self, request: Request, console: Console, viewer: Viewer) -> NamespaceLine:
+        speak(request, console.namespace, english=wants_json(request))  # in the task of this line alone
         page = console.url("/")
         if not viewer.may(LIST):
             return NamespaceLine(
@@ -188,7 +189,7 @@ class Namespaces(PageWriter):
 
     async def events(self, request: Request) -> Response:
         """One stream for all namespaces that a browser may see: browsers open at most six connections to a host."""
-        speak(request)
+        speak(request, self.namespace)
         seen = self._seen(request)
         if not seen:
             return login.ask(self, request)
@@ -199,7 +200,7 @@ class Namespaces(PageWriter):
 
     async def elsewhere(self, request: Request, _: Exception) -> Response:
         """An address without a namespace, from the time of a single namespace: it leads to the first one."""
-        speak(request)
+        speak(request, self.namespace)
         if self._first.who(request) is None:
             return login.ask(self, request)
         query = f"?{request.url.query}" if request.url.query else ""

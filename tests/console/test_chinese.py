@@ -246,7 +246,8 @@ async def test_a_stream_is_in_the_language_of_its_pages(chinese, bed):
 async def first_state(site, address):
     """The first state of a stream, which then ends."""
     query = address.partition("?")[2].encode()
-    speak(Request({"type": "http", "path": "/events", "query_string": query, "headers": [], "state": {}}))
+    request = Request({"type": "http", "path": "/events", "query_string": query, "headers": [], "state": {}})
+    speak(request, site.console.namespace)
     async for piece in stream([(site.console, Viewer("t"))]).body_iterator:
         if b"event: state" in piece:
             return msgspec.json.decode(piece.partition(b"data: ")[2])["status"]

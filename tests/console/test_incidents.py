@@ -78,7 +78,7 @@ async def test_a_wiped_broker_is_named_with_its_author(site, bed):
     await working(bed)
     await bed.routes.set_write_perm("broker-a", "wipe")
     page = await shown(site, bed, "No topic of broker-a can be written to since")
-    assert "mqregistry broker restore broker-a" in page
+    assert f"mqregistry broker restore --namespace {bed.store.namespace} broker-a" in page
     await bed.routes.set_write_perm("broker-a", "add")
     await shown(site, bed, "Nothing is wrong")
 

@@ -100,7 +100,7 @@ async def test_what_is_wrong_leads_to_the_brokers_that_it_names(site, bed):
     page = await site.get("/")
     line = next(one for one in page.split("<li ") if "No topic of" in one)
     assert ("broker-b", "/broker?name=broker-b") in links(line)
-    assert "<code>mqregistry broker restore broker-b</code>" in line
+    assert f"<code>mqregistry broker restore --namespace {bed.store.namespace} broker-b</code>" in line
     findings = (await site.http.get("/now.json")).json()["data"]["findings"]
     assert [one["names"] for one in findings if "No topic of" in one["text"]] == [
         [{"kind": "broker", "name": "broker-b"}]

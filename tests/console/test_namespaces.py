@@ -303,6 +303,7 @@ async def test_somebody_may_be_another_user_in_each_namespace(guarded, two):
     async with guarded.browser() as browser:
         await log_in(browser, "anna")
         page = await browser.get("/login", params={"next": f"/ns/{names(two)[1]}/brokers"})
+        assert "mqregistry auth secret add --namespace NAMESPACE<" in page.text
         assert f"You are logged in to {names(two)[0]}. What you asked for needs a user of another" in page.text
         assert page.text.count(names(two)[1]) == 2  # in the field that the form sends back, and in the other language
         await log_in(browser, "bert", wanted=f"/ns/{names(two)[1]}/brokers")

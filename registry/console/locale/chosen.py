@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from ...names import printable
 from ...operators.language import ENGLISH, choose_language, language, say_number
+from .commands import OfNamespace
 
 LANGUAGE_COOKIE: Final = "language"
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "中文"}
@@ -39,6 +40,12 @@ def catalogue(code: str) -> NullTranslations:
     write_mo(compiled, words)
     compiled.seek(0)
     return GNUTranslations(compiled)
+
+
+@functools.cache
+def _of(code: str, namespace: str) -> NullTranslations:
+    """The same for the pages of a namespace; one object, which is a key of caches."""
+    return OfNamespace(catalogue(code), namespace)
 
 
 def language_of(request: Request) -> str:
@@ -66,11 +73,15 @@ def _accepted(header: str) -> list[str]:
     return [name for _, name in sorted(found, key=lambda one: one[0])]
 
 
-def speak(request: Request, *, english: bool = False) -> None:
-    """Use the language of a request in this task. english: for answers to programs."""
+def speak(request: Request, namespace: str, *, english: bool = False) -> None:
+    """Use the language of a request in this task.
+
+    Args:
+        namespace: which the page is of, empty: of none; commands name it. english: for answers to programs.
+    """
     code = "en" if english else language_of(request)
     request.state.language = code
-    choose_language(catalogue(code))
+    choose_language(_of(code, namespace))
 
 
 def keep_language(request: Request, response: Response, path: str) -> None:

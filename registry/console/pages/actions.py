@@ -18,7 +18,7 @@ from ...names import printable
 from ...operators import previews
 from ...operators.history import whole
 from ...operators.instants import parse_length_ms
-from ...operators.language import in_english, language, marked, say
+from ...operators.language import in_english, marked, say
 from ...operators.previews import Mistaken, Preview, heard_text
 from ...operators.words import queues_text
 from ...store.change_reader import find_change
@@ -117,12 +117,12 @@ async def do(console: Console, request: Request) -> Response:
             say("the form is of another run of this console, or of another login: open the page again")
         )
     asked = {name: form.get(name, "") for name in _FIELDS}
-    spoken, preview = language(), await _preview(console, request, asked)
+    preview = await _preview(console, request, asked)
     if form.get("seen") != _digest(preview):
         return await _ask(console, request, asked, preview, changed=True)
     if preview.work is not None:
         with in_english():  # reads all of it again if the page has another language
-            logged = preview if spoken is language() else await _preview(console, request, asked)
+            logged = preview if request.state.language == "en" else await _preview(console, request, asked)
         await preview.work()
         logger.info("%s: %s", printable(str(_store(console, request).by)), printable(logged.done))
     return await console.page(request, "done.html", title=_title(asked), text=preview.done, live=False)

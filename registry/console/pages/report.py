@@ -29,7 +29,7 @@ async def report(console: Console, request: Request) -> Response:
     try:
         found = await console.report.get()
     except NoReport as error:
-        fault = str(error)
+        fault = console.in_namespace(str(error))
     return await console.page(request, "report.html", report=found, fault=fault)
 
 

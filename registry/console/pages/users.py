@@ -20,6 +20,7 @@ from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.store import Store
 from ..context import Console, paged
+from ..locale.commands import in_namespace
 from ..twins import Twin
 
 _REFUSED: Final = 100
@@ -74,7 +75,7 @@ async def users(console: Console, request: Request) -> Response:
     shown["rows"] = [_row(one) for one in shown["rows"]]
     return await console.page(
         request, "users.html", mode=policy.mode, revision=policy.revision, filter=text,
-        refused=[_refused(policy, row) for row in left[:_REFUSED]], more=max(0, len(left) - _REFUSED),
+        refused=[_refused(policy, row, store.namespace) for row in left[:_REFUSED]], more=max(0, len(left) - _REFUSED),
         allowed=len(refused) - len(refused_now), **shown,
     )  # fmt: skip
 
@@ -86,11 +87,11 @@ def _row(user: User) -> UserRow:
     )  # fmt: skip
 
 
-def _refused(policy: Policy, row: RefusedSummary) -> RefusedRow:
+def _refused(policy: Policy, row: RefusedSummary, namespace: str) -> RefusedRow:
     kind, mend = row.kind, mend_of(policy, row)
     return RefusedRow(
         kind.user, kind.right, [*kind.resources], kind.reason, row.last.source, row.mode, row.count, row.first_ms,
-        row.last_ms, mend.command, "" if mend.change is None else _key(row),
+        row.last_ms, in_namespace(mend.command, namespace), "" if mend.change is None else _key(row),
     )  # fmt: skip
 
 
@@ -114,8 +115,9 @@ async def allow(store: Store, key: str) -> Preview:
     if is_allowed_now(policy, row):
         return Preview([], None, allowed, {"mend": ""})
     mend = mend_of(policy, row)
+    command = in_namespace(mend.command, store.namespace)
     if mend.change is None:
-        hint = f": {mend.command}" if mend.command else ""
+        hint = f": {command}" if command else ""
         raise Mistaken(say("{what}: no rule of one user that is there would allow this", what=what) + hint)
     lines = [
         say(
@@ -124,8 +126,8 @@ async def allow(store: Store, key: str) -> Preview:
             reason=row.kind.reason,
             address=row.last.source or say("an unknown address"),
         ),
-        say("as with {command}", command=mend.command),
+        say("as with {command}", command=command),
         say("the names in it come from the program that sent the request: allow what you know"),
     ]
     change = mend.change
-    return Preview(lines, lambda: PolicyStore(store).change(change), allowed, {"mend": mend.command})
+    return Preview(lines, lambda: PolicyStore(store).change(change), allowed, {"mend": command})

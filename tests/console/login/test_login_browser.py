@@ -117,7 +117,7 @@ def test_who_loses_a_right_while_a_page_is_open_is_told(page, loop, filled):
     change(loop, filled, lambda policy: changes.add_rules(policy, "loser", blind.rules))
     page.get_by_role("heading", name="You do not have the right").wait_for(timeout=60_000)
     assert page.get_by_text("10.0.0.2:10911").count() == 0
-    page.get_by_text("mqregistry auth deny loser list '*' --remove").wait_for()
+    page.get_by_text(f"mqregistry auth deny --namespace {filled.store.namespace} loser list '*' --remove").wait_for()
 
 
 def _users(loop, filled):
@@ -133,14 +133,14 @@ def preview(page, action):
 
 
 @pytest.mark.parametrize("action", FORMS)
-def test_each_action_is_refused_to_who_may_not_and_done_by_who_may(page, chromium, site, action):
+def test_each_action_is_refused_to_who_may_not_and_done_by_who_may(page, chromium, site, filled, action):
     page.goto("/actions")
     log_in(page, "reader")
     page.get_by_role("heading", name="Actions").wait_for()
     preview(page, action)
     page.get_by_role("heading", name="You do not have the right").wait_for()
     page.get_by_text(re.compile(rf"user reader has no right {re.escape(RIGHTS[action])} on ")).wait_for()
-    page.get_by_text("mqregistry auth allow reader").wait_for()
+    page.get_by_text(f"mqregistry auth allow --namespace {filled.store.namespace} reader").wait_for()
     assert page.locator("#do-it").count() == 0
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Log in").wait_for()

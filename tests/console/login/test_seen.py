@@ -44,9 +44,9 @@ async def filled(bed, console):
     return seq
 
 
-def allowing(asked, right, on):
+def allowing(bed, asked, right, on):
     """The command that the page must name."""
-    return f"mqregistry auth allow {asked} {right} {on}"
+    return f"mqregistry auth allow --namespace {bed.store.namespace} {asked} {right} {on}"
 
 
 @pytest.mark.parametrize("name", MAY)
@@ -72,7 +72,7 @@ async def test_each_action_is_done_by_who_may_and_by_nobody_else(console, bed, n
     assert not events
     for page in (preview.text, done.text):
         assert f"user {name} has no right {right} on {on} from 10.1.2.3: no rule allows it" in page
-        assert allowing(name, right, on) in page
+        assert allowing(bed, name, right, on) in page
         assert "visible" not in page
 
 
@@ -81,7 +81,7 @@ async def test_the_command_that_a_refusal_names_allows_it(console, bed, users):
     async with as_user(console, "reader") as browser:
         asked = ACTIONS["forget"][0]
         assert (
-            allowing("reader", "register", "cluster:c1 broker:broker-a")
+            allowing(bed, "reader", "register", "cluster:c1 broker:broker-a")
             in (await browser.get("/action", params=asked)).text
         )
         rules = [Rule(Effect.ALLOW, (Right.REGISTER,), Kind.CLUSTER, "c1"),
@@ -123,7 +123,7 @@ async def test_pages_of_all_tables_need_the_right_to_list_them(console, bed, pat
         answer = await blind.get(path.format(seq=1), params={"name": name})
         assert answer.status_code == 403, path
         assert "user blind has no right list on * from 127.0.0.1: a rule denies it" in answer.text
-        assert "mqregistry auth deny blind list &#39;*&#39; --remove" in answer.text
+        assert f"mqregistry auth deny --namespace {bed.store.namespace} blind list &#39;*&#39; --remove" in answer.text
         assert "10.0.0.1:10911" not in answer.text
         if path != "/events":
             allowed = await reader.get(path.format(seq=wiped), params={"name": name})

@@ -11,6 +11,7 @@ from mqregistry.auth.policy import Mode
 from mqregistry.auth.refused import NEEDS_TLS, Last, RefusedKind
 from mqregistry.auth.rights import Kind, Right
 from mqregistry.auth.users import Effect, Rule
+from mqregistry.console.locale.commands import in_namespace
 from mqregistry.store.auth.policies import PolicyStore
 from mqregistry.store.auth.refusals import RefusalStore
 
@@ -41,13 +42,14 @@ async def rows_of(browser):
 
 @pytest.mark.parametrize("case", CASES)
 async def test_the_button_allows_what_was_refused(console, bed, store, users, case):
-    kind, source, command = CASES[case]
+    kind, source, words = CASES[case]
+    command = in_namespace(f"mqregistry {words}", store.namespace)
     await bed.register()
     await refuse(store, kind, source)
     await bed.events()
     async with as_user(console, "boss") as boss:
         (row,) = (await rows_of(boss))["refused"]
-        assert (row["user"], row["times"], row["mend"]) == (kind.user, 3, f"mqregistry {command}")
+        assert (row["user"], row["times"], row["mend"]) == (kind.user, 3, command)
         assert f"do=allow&amp;refused={row['key']}" in (await boss.get("/users")).text
         before = await PolicyStore(store).read()
         preview = await boss.get("/action", params={"do": "allow", "refused": row["key"]})
@@ -109,7 +111,10 @@ async def test_what_a_rule_cannot_allow_has_no_button(console, store):
         page = (await boss.get("/users")).text
         gone = await boss.get("/action", params={"do": "allow", "refused": "0" * 32})
     assert {row["key"] for row in rows.values()} == {""}
-    assert rows["no_ruleanonymous"]["mend"] == "mqregistry auth user add NAME --role operator"
+    assert (
+        rows["no_ruleanonymous"]["mend"]
+        == f"mqregistry auth user add --namespace {store.namespace} NAME --role operator"
+    )
     assert "do=allow" not in page
     assert gone.status_code == 400
     assert "not among the requests that were refused any more" in gone.text

@@ -1,0 +1,42 @@
+"""Commands in sentences name a namespace: copied from a page, they act on the one that the page shows."""
+
+from __future__ import annotations
+
+import re
+from gettext import NullTranslations
+from typing import Final
+
+from ...config.settings import options
+
+_DEFAULT: Final = options()["namespace"].default
+# Those that take --namespace, with the words of their groups: the command line itself is not imported here.
+_COMMAND: Final = re.compile(
+    r"mqregistry (?:up|serve|sweep|console|clusters|brokers|topics|route|why|tables|front-ends|watch|audit|streams|"
+    r"backup|restore|compare|top|doctor|(?:topic|kv|config|broker) [a-z]+|auth (?:(?:user|secret) )?[a-z]+|"
+    r"pipeline (?!jars|maintain)[a-z-]+)(?![a-z-])( --namespace)?"
+)
+
+
+def in_namespace(text: str, namespace: str) -> str:
+    """The text with ``--namespace`` in each command that takes it, unless it is the default; empty: one to fill in."""
+    if namespace == _DEFAULT or "mqregistry " not in text:
+        return text
+    option = f" --namespace {namespace or 'NAMESPACE'}"
+    return _COMMAND.sub(lambda found: found[0] if found[1] else found[0] + option, text)
+
+
+class OfNamespace(NullTranslations):
+    """The sentences of a language, as the pages of a namespace say them."""
+
+    def __init__(self, words: NullTranslations, namespace: str) -> None:
+        super().__init__()
+        self.add_fallback(words)
+        self._namespace = namespace
+
+    def gettext(self, message: str) -> str:
+        """The translation of a sentence, with the namespace in its commands."""
+        return in_namespace(super().gettext(message), self._namespace)
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        """The same of the sentence that fits a number."""
+        return in_namespace(super().ngettext(msgid1, msgid2, n), self._namespace)
