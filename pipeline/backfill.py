@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from .lake.lake import Lake
 from .lake.schema import SILVER
-from .lake.tables import ensure, make_rows, owned
+from .lake.tables import frame, make_rows, replace
 from .silver.advance import Silver
 from .silver.progress import Progress
 
@@ -27,26 +27,14 @@ def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Ite
     lake.remove(area)  # of one that was killed
     again = Silver(spark, lake, namespace, epoch, area=area)
     yield from again.advance(upto_seq=before.now.seq if before.now else None)
-    of_epoch = owned((namespace, epoch))
+    place = namespace, epoch
     for table in SILVER:
-        ensure(spark, lake, f"silver/{table}", area)  # one to which nothing was written is empty
-        rows = spark.read.format("delta").load(lake.path(f"{area}/{table}"))
-        _replace(spark, lake, f"silver/{table}", of_epoch, rows)
-    of_changes = [("changes", *gap) for gap in again.gaps]
-    found = make_rows(spark, "silver/gap", (namespace, epoch), of_changes) if of_changes else None
-    _replace(spark, lake, "silver/gap", f"{of_epoch} AND stream = 'changes'", found)
-    found = make_rows(spark, "silver/clock_step", (namespace, epoch), again.steps) if again.steps else None
-    _replace(spark, lake, "silver/clock_step", of_epoch, found)
+        name = f"silver/{table}"
+        replace(spark, lake, name, place, frame(spark, lake, name, *place, area=area))
+    gaps = make_rows(spark, "silver/gap", place, [("changes", *gap) for gap in again.gaps])
+    replace(spark, lake, "silver/gap", place, gaps, where="stream = 'changes'")
+    replace(spark, lake, "silver/clock_step", place, make_rows(spark, "silver/clock_step", place, again.steps))
     assert again.now is not None
     before.now = again.now._replace(number=before.now.number if before.now else again.now.number)
     before.tell("backfill", touched_ms=0)
     lake.remove(area)
-
-
-def _replace(spark: SparkSession, lake: Lake, name: str, where: str, rows: DataFrame | None) -> None:
-    """Replace some rows by these; without new rows the old ones are deleted."""
-    if rows is None:
-        spark.sql(f"DELETE FROM {ensure(spark, lake, name)} WHERE {where}")
-        return
-    ensure(spark, lake, name)
-    rows.write.format("delta").mode("overwrite").option("replaceWhere", where).save(lake.path(name))

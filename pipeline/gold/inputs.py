@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..lake.lake import Lake
-from ..lake.schema import OWNER
-from ..lake.tables import frame, owned
+from ..lake.schema import day_text
+from ..lake.tables import frame
+from .tables import DAY_MS, HOUR_MS
 
-DAY_MS: Final = 86_400_000
-HOUR_MS: Final = 3_600_000
-NEVER: Final = 1 << 62
 _STREAMS: Final = ("bronze/changes", "bronze/heartbeats", "bronze/lookups")
 _TABLES: Final = (*_STREAMS, "bronze/snapshot", "silver/broker_addr", "silver/broker_row", "silver/queue_data",
                   "silver/gap", "silver/clock_step")  # fmt: skip
+_WRITABLE: Final = "perm & 2 <> 0 AND write_queue_nums > 0"
 _HEARTBEAT: Final = "who string, broker_name string, front_end string, kind string, interval_ms bigint"
 
 
@@ -53,25 +53,23 @@ class Inputs:
 
     def table(self, name: str) -> DataFrame:
         """Rows of the namespace and epoch."""
-        if name not in self.versions:
-            return frame(self.spark, self._lake, name, *self._place).limit(0)
-        rows = self.spark.read.format("delta").option("versionAsOf", self.versions[name]).load(self._lake.path(name))
-        return rows.where(owned(self._place)).drop(*OWNER)
+        version = self.versions.get(name)
+        rows = frame(self.spark, self._lake, name, *self._place, version=version)
+        return rows.limit(0) if version is None else rows
 
     def held(self, name: str, since_ms: int, now_ms: int) -> DataFrame:
         """Rows of a table of silver that held at some moment of that time, or ended in it.
 
-        Besides its columns: from_ms; to_ms, null where the value still held at the end of that time.
+        Besides its columns: from_ms; to_ms, null where the value still held at the end of that time; of queue data
+        whether messages can be written.
         """
-        ended = (F.col("to_seq") <= self._seq) & (F.unix_millis("valid_to") <= now_ms)
-        since, now = (F.timestamp_millis(F.lit(ms)) for ms in (since_ms, now_ms))
-        return (  # by columns as they are: then Delta leaves out the files that hold nothing of that time
-            self.table(f"silver/{name}")
-            .where((F.col("from_seq") <= self._seq) & (F.col("valid_from") <= now))
-            .where(F.col("current") | (F.col("to_seq") > self._seq) | (F.col("valid_to") >= since))
-            .withColumn("from_ms", F.unix_millis("valid_from"))
-            .withColumn("to_ms", F.when(ended, F.unix_millis("valid_to")))
-        )
+        ended = f"to_seq <= {self._seq} AND unix_millis(valid_to) <= {now_ms}"
+        rows = (  # by columns as they are: then Delta leaves out the files that hold nothing of that time
+            self.table(f"silver/{name}").where(f"from_seq <= {self._seq} AND valid_from <= timestamp_millis({now_ms})")
+            .where(f"current OR to_seq > {self._seq} OR valid_to >= timestamp_millis({since_ms})")
+            .selectExpr("*", "unix_millis(valid_from) AS from_ms", f"IF({ended}, unix_millis(valid_to), NULL) AS to_ms")
+        )  # fmt: skip
+        return rows.selectExpr("*", f"{_WRITABLE} AS is_writable") if name == "queue_data" else rows
 
     def view(self, name: str, rows: DataFrame, *, keep: bool = False) -> None:
         """Give rows a name. keep: they are read more than once."""
@@ -107,13 +105,12 @@ class Inputs:
 
     def changes_since(self, since_ms: int) -> None:
         """Make the view of changes; if the clock was ahead, events have later times than the ones that count."""
-        self.view("changes", self.entries("changes", since_ms, NEVER))
+        self.view("changes", self.entries("changes", since_ms))
 
-    def entries(self, stream: str, since_ms: int, now_ms: int) -> DataFrame:
+    def entries(self, stream: str, since_ms: int, now_ms: int | None = None) -> DataFrame:
         """The readable entries of a stream of that time, both ends included."""
-        day = F.date_format(F.timestamp_millis(F.lit(max(0, since_ms))), "yyyy-MM-dd")
-        rows = self.table(f"bronze/{stream}").where((F.col("day") >= day) & F.col("reason").isNull())
-        return rows.where((F.col("ms") >= since_ms) & (F.col("ms") <= now_ms))
+        since = f"day >= '{day_text(max(0, since_ms))}' AND ms >= {since_ms} AND reason IS NULL"
+        return self.table(f"bronze/{stream}").where(since if now_ms is None else f"{since} AND ms <= {now_ms}")
 
     def begin_ms(self) -> int | None:
         """The first moment with any data."""
@@ -122,15 +119,12 @@ class Inputs:
             self.table(f"silver/{name}").agg(F.unix_millis(F.min("valid_from")).alias("ms"))
             for name in ("broker_addr", "queue_data")
         ]
-        every = first[0]
-        for rows in first[1:]:
-            every = every.unionAll(rows)
-        found: int | None = every.agg(F.min("ms")).collect()[0][0]
+        found: int | None = functools.reduce(DataFrame.unionAll, first).agg(F.min("ms")).collect()[0][0]
         return found
 
     def newest_beat_ms(self, since_ms: int) -> int:
         """The newest heartbeat of ``since_ms`` or later; -1: there is none."""
-        found = self.entries("heartbeats", since_ms, NEVER).agg(F.max("ms")).collect()[0][0]
+        found = self.entries("heartbeats", since_ms).agg(F.max("ms")).collect()[0][0]
         return -1 if found is None else int(found)
 
     def close(self) -> None:

@@ -7,23 +7,22 @@ commit, which replaces the rows of these days; if it is killed and called again,
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..lake.lake import Lake
-from ..lake.schema import OWNER, TABLES
-from ..lake.tables import ensure, owned
+from ..lake.schema import day_text
+from ..lake.tables import frame, make_rows, replace
 from ..silver import progress
-from .inputs import HOUR_MS, Inputs, day_of
-from .tables import Refreshed, last
+from .inputs import Inputs, day_of
+from .tables import HOUR_MS, Refreshed, last
 
 FLAP_MS: Final = 300_000
 _SQL: Final = files(__package__) / "sql"  # the package may be in a zip
+_SPAN_MS: Final = ("*", "unix_millis(valid_from) AS from_ms", "unix_millis(valid_to) AS to_ms")
 _OF_DAYS: Final = ("heartbeat", "topic", "unused_topic", "missing_topic", "cluster", "resilience")
 
 
@@ -93,30 +92,22 @@ class _Run:
         self._inputs = inputs
         self._spark = inputs.spark
         self._lake = lake
+        self._place = place
         self._seen = seen
         self._is_new = is_new
         self._area = area
         # after midnight the last day must be completed
         self._since_ms = day_of(since_ms - 1)
         self._hour_ms = max(self._since_ms, (since_ms - 1) // HOUR_MS * HOUR_MS)
-        self._owner = owned(place)
-        self._columns = [F.lit(value).alias(name) for name, value in zip(OWNER, place, strict=True)]
 
     def work_out(self) -> None:
         """Write all tables; the last one records the versions that were read."""
         self._inputs.views(self._since_ms, self._hour_ms, self._seen.now_ms)
-        self._inputs.small_view("known_state", self._known("broker_state").selectExpr(
-            "cluster", "broker_name", "state", "unix_millis(valid_from) AS from_ms", "unix_millis(valid_to) AS to_ms"
-        ))  # fmt: skip
+        self._inputs.small_view("known_state", self._known("broker_state").selectExpr(*_SPAN_MS))
         for name in ("period", "changed", "writable"):
             self._view(name, self._since_ms)
-        states = self._sql("broker_state", self._since_ms).withColumns(
-            {name: F.timestamp_millis(of) for name, of in (("valid_from", "from_ms"), ("valid_to", "to_ms"))}
-        )
-        self._write("broker_state", states)
-        self._inputs.view("state", self._read("broker_state").selectExpr(
-            "*", "unix_millis(valid_from) AS from_ms", "unix_millis(valid_to) AS to_ms"
-        ), keep=True)  # fmt: skip
+        self._write("broker_state", self._sql("broker_state", self._since_ms))
+        self._inputs.view("state", self._read("broker_state").selectExpr(*_SPAN_MS), keep=True)
         self._view("spell", self._since_ms)
         self._brokers()
         self._write_days("alarm", self._sql("alarm", self._since_ms), moment="at")
@@ -129,7 +120,7 @@ class _Run:
         self._view("member", self._since_ms)
         for name in _OF_DAYS:
             self._write_days(name, self._sql(name, self._since_ms))
-        self._write("refresh", self._spark.createDataFrame(pa.Table.from_pylist([self._seen._asdict()])))
+        self._write("refresh", make_rows(self._spark, "gold/refresh", self._place, [self._seen]))
 
     def _brokers(self) -> None:
         """A broker that returned was away in all periods since it left: these are computed, too."""
@@ -147,8 +138,7 @@ class _Run:
     def _with_kept(self, table: str) -> DataFrame:
         """The newly computed hours, with the unchanged earlier hours of the same days."""
         kept = self._known(table).where(
-            (F.col("period_start") >= F.timestamp_millis(F.lit(self._since_ms)))
-            & (F.col("period_start") < F.timestamp_millis(F.lit(self._hour_ms)))
+            f"period_start >= timestamp_millis({self._since_ms}) AND period_start < timestamp_millis({self._hour_ms})"
         )
         if table == "lookup":
             kept = kept.where("grain = 'hour'")
@@ -157,8 +147,8 @@ class _Run:
 
     def _sql(self, name: str, since_ms: int) -> DataFrame:
         text = (_SQL / f"{name}.sql").read_text(encoding="utf-8")
-        values = {**self._seen._asdict(), "since_ms": since_ms}
-        return self._spark.sql(text, **{key: value for key, value in values.items() if f"{{{key}}}" in text})
+        seen = self._seen  # a statement need not name all of them
+        return self._spark.sql(text, since_ms=since_ms, now_ms=seen.now_ms, flap_ms=seen.flap_ms, seq=seen.seq)
 
     def _view(self, name: str, since_ms: int) -> None:
         make = self._inputs.small_view if name == "period" else self._inputs.view
@@ -175,27 +165,13 @@ class _Run:
 
     def _write(self, table: str, rows: DataFrame, replaced: str | None = None) -> None:
         """Replace the rows of this namespace and epoch that a condition selects; default: all."""
-        name = f"gold/{table}"
-        ensure(self._spark, self._lake, name, self._area)
-        condition = self._owner if replaced is None or self._is_new else f"{self._owner} AND {replaced}"
-        names = [column for column in TABLES[name].columns.names if column not in OWNER]
-        rows.select(*self._columns, *names).write.format("delta").mode("overwrite").option(
-            "replaceWhere", condition
-        ).save(self._lake.path(self._path(table)))
+        where = None if self._is_new else replaced
+        replace(self._spark, self._lake, f"gold/{table}", self._place, rows, where=where, area=self._area)
 
     def _read(self, table: str) -> DataFrame:
-        return self._spark.read.format("delta").load(self._lake.path(self._path(table))).where(self._owner)
+        return frame(self._spark, self._lake, f"gold/{table}", *self._place, area=self._area)
 
     def _known(self, table: str) -> DataFrame:
         """The rows that earlier refreshes have written."""
-        ensure(self._spark, self._lake, f"gold/{table}")
-        rows = self._spark.read.format("delta").load(self._lake.path(f"gold/{table}")).where(self._owner)
+        rows = frame(self._spark, self._lake, f"gold/{table}", *self._place)
         return rows.limit(0) if self._is_new else rows
-
-    def _path(self, table: str) -> str:
-        return f"{self._area}/{table}" if self._area else f"gold/{table}"
-
-
-def day_text(ms: int) -> str:
-    """The day (UTC) of a moment, as in the column ``day``."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")

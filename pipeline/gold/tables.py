@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..lake.lake import Lake
-from ..lake.schema import GOLD
+from ..lake.schema import GOLD, MOMENT, day_text
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -17,6 +18,7 @@ NEVER: Final = 1 << 42  # later than any moment
 _MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
 _MOST_CLUSTERS: Final = 100  # of metrics
 _WORST_TOPICS: Final = 10
+SHARES: Final = {"availability": "present_ms", "write_availability": "writable_ms"}  # of observed_ms
 _RESILIENCE_MS: Final = 30 * DAY_MS
 
 
@@ -74,14 +76,21 @@ def read(
         Columns of ``GOLD[table]``; no rows when there is no gold.
     """
     moment = _MOMENT_OF.get(table, "period_start")
-    chosen: Any = (pc.field(moment) >= _moment(from_ms)) & (pc.field(moment) < _moment(to_ms))
+    begin, end = (pa.scalar(ms * 1000, MOMENT) for ms in (from_ms, to_ms))
+    chosen: Any = (pc.field(moment) >= begin) & (pc.field(moment) < end)
     if moment == "period_start":  # whole files are left out by it
-        days = pc.field("day") >= pc.strftime(_moment(max(0, from_ms)), "%Y-%m-%d").as_py()
-        chosen = chosen & days & (pc.field("day") <= pc.strftime(_moment(to_ms), "%Y-%m-%d").as_py())
+        days = pc.field("day") >= day_text(max(0, from_ms))
+        chosen = chosen & days & (pc.field("day") <= day_text(to_ms))
     if grain is not None and "grain" in GOLD[table].names:
         chosen = chosen & (pc.field("grain") == grain)
     wanted = [name for name in GOLD[table].names if columns is None or name in columns]
     return lake.read(f"gold/{table}", namespace=namespace, epoch=epoch, columns=wanted, where=chosen)
+
+
+def sums(rows: pa.Table, key: str, columns: Sequence[str]) -> pa.Table:
+    """The sums of columns for each value of another one, under their own names."""
+    found = rows.group_by(key).aggregate([(name, "sum") for name in columns])
+    return found.rename_columns({f"{name}_sum": name for name in columns})
 
 
 def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, float]]:
@@ -101,7 +110,7 @@ def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, flo
                 found[name][cluster if cluster in shown else "other"] += row.get(name, 0)
     shares = {
         share: {cluster: found[part][cluster] / ms for cluster, ms in found["observed_ms"].items() if ms}
-        for share, part in (("availability", "present_ms"), ("write_availability", "writable_ms"))
+        for share, part in SHARES.items()
     }
     counts = {name: found[name] for name in ("outages", "flaps", "missed_beats")}
     known = {f"pipeline_{name}": dict(values) for name, values in (shares | counts).items()}
@@ -113,10 +122,6 @@ def least_resilient(lake: Lake, namespace: str, epoch: str, now_ms: int) -> dict
     columns = ["topic", "routable_ms", "any_loss_ms"]
     days = {"from_ms": now_ms - _RESILIENCE_MS, "to_ms": now_ms}
     rows = read(lake, "resilience", namespace, epoch, grain="day", columns=columns, **days)
-    sums = rows.group_by("topic").aggregate([("routable_ms", "sum"), ("any_loss_ms", "sum")]).to_pylist()
-    scores = {row["topic"]: row["any_loss_ms_sum"] / row["routable_ms_sum"] for row in sums}
+    topics = sums(rows, "topic", columns[1:]).to_pylist()
+    scores = {row["topic"]: row["any_loss_ms"] / row["routable_ms"] for row in topics}
     return dict(sorted(scores.items(), key=lambda each: (each[1], each[0]))[:_WORST_TOPICS])
-
-
-def _moment(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -50,9 +51,9 @@ class Lake:
                 "begin another one (--lake DIR); the release that wrote it reads it"
             )
 
-    def path(self, name: str) -> str:
-        """The path of a table, or of another part of the lake."""
-        return f"{self.root}/{name}"
+    def path(self, name: str, area: str | None = None) -> str:
+        """The path of a table, or of another part of the lake; area: another folder for the table's layer."""
+        return f"{self.root}/{in_area(name, area)}"
 
     def remove(self, area: str) -> None:
         """Remove a folder of temporary tables, if it exists."""
@@ -84,28 +85,27 @@ class Lake:
         """Rows of a table; of one that there is not yet, none.
 
         Args:
-            columns: default: all of the schema; one that the table lacks, because it is older, is null.
+            columns: default: all of the schema.
             where: a pyarrow expression.
             area: another folder that the table is in.
         """
-        schema = TABLES[name].columns
-        names = list(columns or schema.names)
-        delta = self.delta(name if area is None else f"{area}/{name.partition('/')[2]}")
-        if delta is None:
-            return pa.schema([schema.field(column) for column in names]).empty_table()
         for column, value in (("namespace", namespace), ("epoch", epoch)):
             if value is not None:
                 same = pc.field(column) == value
                 where = same if where is None else where & same
-        dataset = delta.to_pyarrow_dataset(as_large_types=False)
-        known = [column for column in names if column in dataset.schema.names]
-        rows = dataset.to_table(columns=known, filter=where)
-        arrays = [
-            rows[column].cast(schema.field(column).type) if column in known
-            else pa.nulls(rows.num_rows, schema.field(column).type)
-            for column in names
-        ]  # fmt: skip
-        return pa.table(arrays, schema=pa.schema([schema.field(column).with_nullable(True) for column in names]))
+        schema = TABLES[name].columns
+        wanted = [schema.field(column).with_nullable(True) for column in columns or schema.names]
+        rows = self.dataset(name, area).to_table(columns=[field.name for field in wanted], filter=where)
+        return rows.cast(pa.schema(wanted))
+
+    def dataset(self, name: str, area: str | None = None) -> Any:
+        """A table for readers of pyarrow's datasets; a column that it lacks, because it is older, is null."""
+        columns, delta = TABLES[name].columns, self.delta(in_area(name, area))
+        if delta is None:
+            return ds.dataset(columns.empty_table())
+        rows = delta.to_pyarrow_dataset(as_large_types=False)
+        lacking = [field.with_nullable(True) for field in columns if field.name not in rows.schema.names]
+        return rows.replace_schema(pa.schema([*rows.schema, *lacking]))
 
     def owners(self) -> list[tuple[str, str]]:
         """The namespaces and epochs with a past in the lake."""
@@ -140,6 +140,11 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.root!r})"
+
+
+def in_area(name: str, area: str | None) -> str:
+    """The name of a table of which another folder may have the place of its layer."""
+    return name if area is None else f"{area}/{name.partition('/')[2]}"
 
 
 @contextlib.contextmanager

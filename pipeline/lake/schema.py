@@ -12,6 +12,7 @@ event after Redis' clock stepped back counts as of the latest moment before it. 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -110,6 +111,11 @@ GAP: Final = pa.schema(_columns(("stream", _S), ("from_ms", _I), ("to_ms", _I)))
 CLOCK_STEP: Final = pa.schema(_columns(("seq", _I), ("from_ms", _I), ("to_ms", _I)))
 
 OWNER: Final = ("namespace", "epoch")
+
+
+def day_text(ms: int) -> str:
+    """The day (UTC) of a moment, as in the column ``day``."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 class TableSchema(NamedTuple):

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from .lake import Lake
+from .lake import Lake, in_area
 from .schema import COMMENTS, OWNER, TABLES
 
 _PROPERTIES: Final = {
@@ -30,8 +31,7 @@ def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) 
         area: another folder for the table's layer.
     """
     schema, partitions = TABLES[name]
-    if area is not None:
-        name = f"{area}/{name.partition('/')[2]}"
+    name = in_area(name, area)
     if name in lake.ensured:
         return sql_name(lake, name)
     lake.ensured.add(name)
@@ -61,9 +61,21 @@ def _column(field: pa.Field) -> str:
     return f"`{field.name}` {kind}{'' if field.nullable else ' NOT NULL'}{comment}"
 
 
-def frame(spark: SparkSession, lake: Lake, name: str, namespace: str, epoch: str) -> DataFrame:
-    """A table's rows of one namespace and epoch, without these two columns."""
-    return spark.table(ensure(spark, lake, name)).where(owned((namespace, epoch))).drop(*OWNER)
+def frame(
+    spark: SparkSession, lake: Lake, name: str, namespace: str, epoch: str, *, area: str | None = None,
+    version: int | None = None,
+) -> DataFrame:  # fmt: skip
+    """The rows of a namespace and epoch, without these two columns.
+
+    Args:
+        area: another folder for the table's layer.
+        version: of the table; None: the newest.
+    """
+    ensure(spark, lake, name, area)
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(lake.path(name, area)).where(owned((namespace, epoch))).drop(*OWNER)
 
 
 def add(
@@ -72,7 +84,7 @@ def add(
     """Add rows (without namespace and epoch), once: ``number`` rises with each commit of this owner to this table."""
     ensure(spark, lake, name)
     (
-        make_rows(spark, name, owner, rows).coalesce(1).write.format("delta").mode("append")
+        make_rows(spark, name, owner, rows).write.format("delta").mode("append")
         .option("txnAppId", "/".join(owner)).option("txnVersion", number).save(lake.path(name))
     )  # fmt: skip
 
@@ -87,13 +99,21 @@ def add_new(spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], ro
 
 
 def replace(
-    spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]
+    spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: DataFrame, *, where: str | None = None,
+    area: str | None = None,
 ) -> None:  # fmt: skip
-    """Replace all rows of the owner by these (without namespace and epoch)."""
-    ensure(spark, lake, name)
-    make_rows(spark, name, owner, rows).coalesce(1).write.format("delta").mode("overwrite").option(
-        "replaceWhere", owned(owner)
-    ).save(lake.path(name))
+    """Replace all rows of the owner by these, in one commit; namespace and epoch become the owner's.
+
+    Args:
+        where: replaces only the rows that this SQL condition selects.
+        area: another folder for the table's layer.
+    """
+    ensure(spark, lake, name, area)
+    of_owner = {column: F.lit(value) for column, value in zip(OWNER, owner, strict=True)}
+    (
+        rows.withColumns(of_owner).select(*TABLES[name].columns.names).write.format("delta").mode("overwrite")
+        .option("replaceWhere", " AND ".join(filter(None, [owned(owner), where]))).save(lake.path(name, area))
+    )  # fmt: skip
 
 
 def owned(owner: Sequence[str], of: str = "") -> str:
@@ -107,9 +127,7 @@ def literal(text: str) -> str:
 
 
 def make_rows(spark: SparkSession, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
-    """Rows of a table, which are given without namespace and epoch."""
+    """Rows of a table, which are given without namespace and epoch; few, so that one task writes them."""
     schema = TABLES[name].columns
-    columns = list(zip(*((*owner, *row) for row in rows), strict=True))
-    return spark.createDataFrame(
-        pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
-    )
+    named = [dict(zip(schema.names, (*owner, *row), strict=True)) for row in rows]
+    return spark.createDataFrame(pa.Table.from_pylist(named, schema)).coalesce(1)

@@ -26,7 +26,7 @@ from ..bronze import snapshot
 from ..bronze.query import last_entry
 from ..bronze.snapshot import Exact
 from ..lake.lake import Lake, LakeError
-from ..lake.tables import replace
+from ..lake.tables import make_rows, replace
 from ..silver import progress
 from ..silver.advance import Silver
 from ..silver.next_changes import MissingChanges
@@ -143,7 +143,8 @@ def audit(
             ids = {name: str(last_entry(lake, *place, name)) for name in STREAMS}
             silver = progress.last(lake, *place)
             seq = min(again.now.seq, silver.seq if silver else again.now.seq)
-            replace(spark, lake, "gold/audited", place, [(seq, figures.now_ms, json.dumps(ids))])
+            seen = make_rows(spark, "gold/audited", place, [(seq, figures.now_ms, json.dumps(ids))])
+            replace(spark, lake, "gold/audited", place, seen)
         cells = sum(map(len, _cells(tables, lives).values()))
         return Audit(
             exact.epoch, exact.seq, again.now.seq, cells, tuple(again.gaps), found, entries, figures.compared

@@ -16,19 +16,18 @@ from mqregistry.events.journal import Stream as Name
 from ..bronze.query import last_entry
 from ..bronze.snapshot import snapshots
 from ..gold.inputs import Inputs, day_of
-from ..gold.refresh import day_text, work_out
+from ..gold.refresh import work_out
 from ..gold.tables import last
 from ..lake.gold_schema import FIGURES
 from ..lake.lake import Lake
-from ..lake.schema import OWNER, SILVER, SILVER_KEYS
-from ..lake.tables import ensure, frame, owned
+from ..lake.schema import LATER, SILVER, SILVER_KEYS, day_text
+from ..lake.tables import frame
 from ..redis_stream.ranges import OLDEST, EntryId, parse_id
 from ..silver import progress
 
 ROWS_SHOWN: Final = 10  # of one table that differ
 _TRIES: Final = 3
 _EXACT: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}  # of JSON
-_LATER: Final = ("valid_to", "ended_by", "to_by", "to_seq")  # null while a row holds
 
 _ENTRIES: Final = """
 WITH held AS (
@@ -117,16 +116,14 @@ def compare_silver(
     if silver is None:
         return
     seq = min(silver.seq, replayed)
-    ended = F.col("to_seq") <= seq
 
-    def known(table: str, folder: str) -> DataFrame:
-        rows = spark.table(ensure(spark, lake, f"silver/{table}", folder)).where(owned(place))
-        rows = rows.where(F.col("from_seq") <= seq).select(
-            *(F.when(ended, F.col(name)).alias(name) if name in _LATER else F.col(name) for name in SILVER[table].names)
-        )
-        return rows.where((F.col("from_seq") > after) | (F.col("to_seq") > after))
+    def known(table: str, folder: str | None) -> DataFrame:
+        rows = frame(spark, lake, f"silver/{table}", *place, area=folder).where(f"from_seq <= {seq}")
+        names = SILVER[table].names
+        then = (f"IF(to_seq <= {seq}, {name}, NULL) AS {name}" if name in LATER else name for name in names)
+        return rows.selectExpr(*then).where(f"from_seq > {after} OR to_seq > {after}")
 
-    sides = {table: (known(table, area), known(table, "silver")) for table in SILVER}
+    sides = {table: (known(table, area), known(table, None)) for table in SILVER}
     for row, difference in _differ("silver", sides)[1]:
         yield difference._replace(key=(f"change {row['from_seq']}",))
 
@@ -190,11 +187,11 @@ def compare_gold(
         work_out(inputs, lake, place, seen, since_ms or seen.begin_ms, is_new=is_whole, area=area)
         since = F.lit(True) if since_ms is None else F.col("day") >= day_text(day_of(since_ms - 1))
 
-        def known(table: str, folder: str, since: Any = since) -> DataFrame:
-            rows = spark.table(ensure(spark, lake, f"gold/{table}", folder)).where(owned(place)).drop(*OWNER)
+        def known(table: str, folder: str | None, since: Any = since) -> DataFrame:
+            rows = frame(spark, lake, f"gold/{table}", *place, area=folder)
             return rows.where(since) if "day" in rows.columns else rows
 
-        count, found = _differ("gold", {table: (known(table, area), known(table, "gold")) for table in FIGURES})
+        count, found = _differ("gold", {table: (known(table, area), known(table, None)) for table in FIGURES})
         differences = [
             difference._replace(key=tuple(value for value in list(row.values())[:5] if isinstance(value, str)))
             for row, difference in found

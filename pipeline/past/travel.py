@@ -22,7 +22,7 @@ from mqregistry.tables.route import pick_up_route
 from mqregistry.tables.tables import Tables
 
 from ..lake.lake import Lake, LakeError, whole_files
-from ..lake.schema import MOMENT, SILVER, SILVER_KEYS
+from ..lake.schema import MOMENT, SILVER, SILVER_KEYS, day_text
 from ..silver import progress
 from ..silver.progress import Progress
 
@@ -249,7 +249,7 @@ class EpochPast:
         since_ms = at_ms - max(timeouts.values(), default=0)
         if not timeouts:
             return {}
-        days = (pc.field("day") >= _day(since_ms)) & (pc.field("day") <= _day(at_ms))
+        days = (pc.field("day") >= day_text(since_ms)) & (pc.field("day") <= day_text(at_ms))
         during = days & (pc.field("ms") > since_ms) & (pc.field("ms") <= at_ms) & pc.field("reason").is_null()
         beats = self._read("bronze/heartbeats", ["e"], during)
         heard: dict[str, int] = {}
@@ -260,10 +260,6 @@ class EpochPast:
                 heard[beat.who] = max(beat.ms, heard.get(beat.who, 0))
                 through.setdefault(beat.who, {}).setdefault(beat.front_end, []).append(beat.ms)
         return {who: LastBeat(ms, _front_ends(ms, [*through[who].values()])) for who, ms in heard.items()}
-
-
-def _day(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def _ms(moment: datetime) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..gold.tables import DAY_MS, HOUR_MS, NEVER, last, read
+from ..gold.tables import DAY_MS, HOUR_MS, NEVER, SHARES, last, read, sums
 from ..lake.lake import Lake
 
 _TOPIC_HOURS: Final = 48 * HOUR_MS  # over longer stretches topics are read by days
@@ -141,23 +141,21 @@ def _brokers(rows: pa.Table, gone: dict[str, int]) -> tuple[list[Row], list[Row]
         gone: brokers that did not return: name -> since when.
     """
     rows = _starts(rows)
-    sums = ["observed_ms", "present_ms", "writable_ms", "outages", "recoveries", "flaps", "unwritable_spells",
-            "write_recoveries", "write_flaps", *EVENTS]  # fmt: skip
+    summed = ["observed_ms", "present_ms", "writable_ms", "outages", "recoveries", "flaps", "unwritable_spells",
+              "write_recoveries", "write_flaps", *EVENTS]  # fmt: skip
     of_broker = rows.group_by("broker_name").aggregate(
-        [*((name, "sum") for name in sums), ("cluster", "max"), ("recovery_ms_max", "max"),
+        [*((name, "sum") for name in summed), ("cluster", "max"), ("recovery_ms_max", "max"),
          ("write_recovery_ms_max", "max")]
     )  # fmt: skip
     brokers = []
     for row in of_broker.to_pylist():
         row = {name.removesuffix("_sum").removesuffix("_max"): value for name, value in row.items()}
         row["gone_ms"] = gone.get(row["broker_name"])
-        for share, part in (("availability", "present_ms"), ("write_availability", "writable_ms")):
+        for share, part in SHARES.items():
             row[share] = row[part] / row["observed_ms"] if row["observed_ms"] else None
         brokers.append(row)
     brokers.sort(key=lambda row: (_worst(row["availability"]), _worst(row["write_availability"]), row["broker_name"]))
-    of_hour = rows.group_by("start_ms").aggregate([(name, "sum") for name in EVENTS])
-    events = [{name.removesuffix("_sum"): value for name, value in row.items()} for row in of_hour.to_pylist()]
-    return brokers, events
+    return brokers, sums(rows, "start_ms", EVENTS).to_pylist()
 
 
 def _worst(share: float | None) -> float:
@@ -178,10 +176,10 @@ def _topics(lake: Lake, facts: ReportFacts, hours: dict[str, Any]) -> None:
     place = (facts.namespace, facts.epoch)
     wanted = ["period_start", "topic", "lookups", "routable_ms"]
     rows = read(lake, "topic", *place, **when, columns=wanted)
-    by_topic = rows.group_by("topic").aggregate([("lookups", "sum"), ("routable_ms", "sum")])
+    by_topic = sums(rows, "topic", ["lookups", "routable_ms"])
     facts.topics = by_topic.num_rows
-    facts.lookups = pc.sum(by_topic["lookups_sum"]).as_py() or 0
-    unused = pc.and_(pc.equal(by_topic["lookups_sum"], 0), pc.greater(by_topic["routable_ms_sum"], 0))
+    facts.lookups = pc.sum(by_topic["lookups"]).as_py() or 0
+    unused = pc.and_(pc.equal(by_topic["lookups"], 0), pc.greater(by_topic["routable_ms"], 0))
     facts.unused = sorted(by_topic.filter(unused)["topic"].to_pylist())
     if rows.num_rows:
         last = round(pc.max(rows["period_start"]).as_py().timestamp() * 1000)
@@ -191,16 +189,14 @@ def _topics(lake: Lake, facts: ReportFacts, hours: dict[str, Any]) -> None:
         )
         facts.skewed = now.slice(0, 15).to_pylist()
     facts.fragile = _fragile(read(lake, "resilience", *place, **when))
-    missing = read(lake, "missing_topic", *place, **when).group_by("topic").aggregate([("lookups", "sum")])
-    missing = missing.sort_by([("lookups_sum", "descending"), ("topic", "ascending")])
-    facts.missing = [{"topic": row["topic"], "lookups": row["lookups_sum"]} for row in missing.to_pylist()]
+    missing = sums(read(lake, "missing_topic", *place, **when), "topic", ["lookups"])
+    facts.missing = missing.sort_by([("lookups", "descending"), ("topic", "ascending")]).to_pylist()
 
 
 def _fragile(rows: pa.Table) -> list[Row]:
     """Topics sorted by the share of their time in which one loss would have ended writes, worst first."""
-    sums = ["routable_ms", "broker_loss_ms", "host_loss_ms", "zone_loss_ms", "any_loss_ms"]
-    found = rows.group_by("topic").aggregate([(name, "sum") for name in sums]).to_pylist()
-    topics = [{name.removesuffix("_sum"): value for name, value in row.items()} for row in found]
+    summed = ["routable_ms", "broker_loss_ms", "host_loss_ms", "zone_loss_ms", "any_loss_ms"]
+    topics: list[Row] = sums(rows, "topic", summed).to_pylist()
     for row in topics:
         row["score"] = row["any_loss_ms"] / row["routable_ms"]
         row["risk_ms"] = row["routable_ms"] - row["any_loss_ms"]

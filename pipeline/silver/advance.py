@@ -48,7 +48,7 @@ class Silver:
         self, spark: SparkSession, lake: Lake, namespace: str, epoch: str, *, area: str | None = None,
         limit: int = CHUNK_CHANGES,
     ) -> None:  # fmt: skip
-        self.owner = Owner(namespace, epoch, area or "silver")
+        self.owner = Owner(namespace, epoch, area)
         self.now = None if area else last(lake, namespace, epoch)
         self.gaps: list[tuple[int, int]] = []
         self.steps: list[ClockStep] = []

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..lake.lake import Lake
 from ..lake.schema import SILVER_KEYS, SILVER_VALUES
-from ..lake.tables import ensure, literal, owned
+from ..lake.tables import ensure, frame, literal, owned
 
 # Cells that were set or gone, and rows that held before, become rows: one change after the other of each key.
 _ROWS: Final = """
@@ -53,17 +53,17 @@ _KEPT: Final = "spark.databricks.delta.merge.materializeSource"
 
 
 class Owner(NamedTuple):
-    """Whose tables these are; area: the folder of silver's tables."""
+    """Whose tables these are; area: another folder for silver's tables."""
 
     namespace: str
     epoch: str
-    area: str = "silver"
+    area: str | None = None
 
 
 def held(spark: SparkSession, lake: Lake, owner: Owner, table: str, seq: int) -> DataFrame:
     """The rows that hold after a change, without later changes that a killed run has written."""
-    rows = spark.table(ensure(spark, lake, f"silver/{table}", owner.area))
-    return rows.where(f"{owned(owner[:2])} AND from_seq <= {seq} AND (current OR to_seq > {seq})")
+    rows = frame(spark, lake, f"silver/{table}", *owner[:2], area=owner.area)
+    return rows.where(f"from_seq <= {seq} AND (current OR to_seq > {seq})")
 
 
 def merge(

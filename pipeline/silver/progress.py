@@ -51,9 +51,3 @@ def gaps(lake: Lake, namespace: str, epoch: str, stream: str = "changes") -> lis
     """From when to when (ms) entries of a stream are missing, because a gap was accepted."""
     rows = lake.read("silver/gap", namespace=namespace, epoch=epoch, where=pc.field("stream") == stream)
     return sorted(zip(rows["from_ms"].to_pylist(), rows["to_ms"].to_pylist(), strict=True))
-
-
-def clock_steps(lake: Lake, namespace: str, epoch: str) -> list[ClockStep]:
-    """When the clock of Redis was set back."""
-    rows = lake.read("silver/clock_step", namespace=namespace, epoch=epoch)
-    return sorted(ClockStep(row["seq"], row["from_ms"], row["to_ms"]) for row in rows.to_pylist())

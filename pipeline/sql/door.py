@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -20,8 +20,7 @@ from ..gold.tables import last
 from ..lake.lake import Lake, whole_files
 from ..lake.schema import TABLES
 from ..past.travel import all_pasts, no_past
-from ..silver.progress import clock_steps
-from .views import ABOUT, EPOCHS, GAPS, STEPS, raw_name, views
+from .views import ABOUT, EPOCHS, raw_name, views
 
 _READS: Final = ("SELECT", "EXPLAIN")
 _NO_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
@@ -69,21 +68,15 @@ class Door:
         if all(past.namespace != namespace for past in pasts):
             raise no_past(self._lake, namespace)
         latest = {past.namespace: past.epoch for past in sorted(pasts, key=lambda past: past.begin_ms)}
-        epochs, gaps, steps = list[Any](), list[Any](), list[Any]()
+        epochs = []
         for past in pasts:
             place = past.namespace, past.epoch
             is_latest, figures = latest[past.namespace] == past.epoch, last(self._lake, *place)
             span = _moment(past.begin_ms), _moment(past.end_ms())
             figures_to = None if figures is None else _moment(figures.now_ms)
-            epochs.append((*place, is_latest, *span, past.progress.seq, figures_to))
-            gaps += [(*place, _moment(from_ms), _moment(to_ms)) for from_ms, to_ms in past.gaps]
-            steps += [
-                (*place, step.seq, _moment(step.from_ms), _moment(step.to_ms))
-                for step in clock_steps(self._lake, *place)
-            ]
-        self._db.register("delta_epochs", _table(epochs, EPOCHS))
-        self._db.register("delta_gaps", _table(gaps, GAPS))
-        self._db.register("delta_steps", _table(steps, STEPS))
+            row = (*place, is_latest, *span, past.progress.seq, figures_to)
+            epochs.append(dict(zip(EPOCHS.names, row, strict=True)))
+        self._db.register("delta_epochs", pa.Table.from_pylist(epochs, EPOCHS))
         return max(past.end_ms() for past in pasts if past.namespace == namespace)
 
     def answer(self, sql: str) -> pa.Table:
@@ -117,20 +110,8 @@ class Door:
                 raw = raw_name(table)
                 if raw in asked and raw not in self._made:
                     self._made.add(raw)
-                    self._db.register(raw, self._dataset(table))
+                    self._db.register(raw, self._lake.dataset(table))
             self._db.execute(f"CREATE VIEW {name} AS {query}")
-
-    def _dataset(self, table: str) -> Any:
-        delta = self._lake.delta(table)
-        if delta is None:
-            return TABLES[table].columns.empty_table()
-        rows = delta.to_pyarrow_dataset(as_large_types=False)
-        lacking = [field for field in TABLES[table].columns if field.name not in rows.schema.names]
-        return rows.replace_schema(pa.schema([*rows.schema, *lacking])) if lacking else rows
-
-
-def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
 
 def _moment(ms: int) -> datetime:

@@ -11,23 +11,16 @@ from typing import Final
 import pyarrow as pa
 
 from ..lake.gold_schema import FIGURES
-from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, SILVER_VALUES, TABLES
+from ..lake.schema import BRONZE, GOLD, LATER, MOMENT, OWNER, SILVER, SILVER_VALUES, TABLES
 
-_LATER: Final = ("valid_to", "ended_by", "to_by", "to_seq")  # null while a row holds
 _UNREADABLE: Final = ("reason", "raw")
 
 
-def _schema(**types: pa.DataType) -> pa.Schema:
-    types = {"namespace": pa.string(), "epoch": pa.string(), **types}
-    return pa.schema([pa.field(name, of, nullable=False) for name, of in types.items()])
-
-
 # figures_to: the end of the time with figures
-EPOCHS: Final = _schema(latest=pa.bool_(), begins=MOMENT, ends=MOMENT, seq=pa.int64()).append(
-    pa.field("figures_to", MOMENT)
-)
-GAPS: Final = _schema(gap_from=MOMENT, gap_to=MOMENT)
-STEPS: Final = _schema(seq=pa.int64(), set_from=MOMENT, set_to=MOMENT)
+EPOCHS: Final = pa.schema(
+    [*((name, pa.string()) for name in OWNER), ("latest", pa.bool_()), ("begins", MOMENT), ("ends", MOMENT),
+     ("seq", pa.int64()), ("figures_to", MOMENT)]
+)  # fmt: skip
 
 _PERIODIC: Final = [table for table, schema in GOLD.items() if "grain" in schema.names]
 _GRAINS: Final = ("hour", "day")
@@ -85,7 +78,7 @@ def _layers() -> dict[str, str]:
         if layer == "silver" and table in SILVER:
             # a run that was killed between two tables left later changes in some of them
             shown = [
-                f"CASE WHEN t.to_seq <= e.seq THEN t.{column} END AS {column}" if column in _LATER
+                f"CASE WHEN t.to_seq <= e.seq THEN t.{column} END AS {column}" if column in LATER
                 else f't."{column}"'
                 for column in schema.names if column != "current"
             ]  # fmt: skip
@@ -101,10 +94,13 @@ def _layers() -> dict[str, str]:
 
 
 def _of_namespace(ours: str) -> dict[str, str]:
+    def span(name: str) -> str:
+        return ", ".join(f"make_timestamptz({end}_ms * 1000) AS {name}_{end}" for end in ("from", "to"))
+
     found = {
         "epochs": f"SELECT * EXCLUDE (namespace) FROM delta_epochs WHERE {ours} ORDER BY begins",
-        "gaps": f"SELECT * EXCLUDE (namespace, epoch) FROM delta_gaps WHERE {ours}",
-        "clock_steps": f"SELECT * EXCLUDE (namespace, epoch) FROM delta_steps WHERE {ours}",
+        "gaps": f"SELECT {span('gap')} FROM silver.gap WHERE {ours} AND stream = 'changes' ORDER BY gap_from",
+        "clock_steps": f"SELECT seq, {span('set')} FROM silver.clock_step WHERE {ours} ORDER BY epoch, seq",
     }
     for table in SILVER:
         found[table] = (

@@ -1,6 +1,6 @@
 -- What each topic had, and what it would have kept without what is lost, for every instant at which anything changed.
 -- A topic has a route while one of its brokers has an address, a master while one has an address under id 0, and a
--- writable queue while one of these has perm & 2 and write_queue_nums > 0.
+-- writable queue while one of these has writable queue data.
 WITH addresses AS (
     SELECT a.broker_name, a.broker_id, greatest(a.from_ms, r.from_ms, {from_ms}) AS from_ms,
         least(coalesce(a.to_ms, {to_ms}), coalesce(r.to_ms, {to_ms}), {to_ms}) AS to_ms, NOT ({lost}) AS is_kept
@@ -22,10 +22,10 @@ brokers AS (
 ),
 queues AS (
     SELECT topic, greatest(q.from_ms, b.from_ms) AS from_ms, least(coalesce(q.to_ms, b.to_ms), b.to_ms) AS to_ms,
-        CAST(has_addr AS INT) AS routes, CAST(has_master AS INT) AS masters, CAST(has_master AND takes AS INT) AS queues,
+        CAST(has_addr AS INT) AS routes, CAST(has_master AS INT) AS masters, CAST(has_master AND is_writable AS INT) AS queues,
         CAST(keeps_addr AS INT) AS kept_routes, CAST(keeps_master AS INT) AS kept_masters,
-        CAST(keeps_master AND takes AS INT) AS kept_queues
-    FROM (SELECT *, perm & 2 <> 0 AND write_queue_nums > 0 AS takes FROM queue_data) q JOIN brokers b USING (broker_name)
+        CAST(keeps_master AND is_writable AS INT) AS kept_queues
+    FROM queue_data q JOIN brokers b USING (broker_name)
     WHERE q.from_ms < b.to_ms AND b.from_ms < coalesce(q.to_ms, {to_ms})
 ),
 marks AS (

@@ -12,7 +12,7 @@ from mqregistry.pipeline.backfill import backfill
 from mqregistry.pipeline.bronze import snapshot
 from mqregistry.pipeline.silver.advance import Silver
 from mqregistry.pipeline.silver.next_changes import STEP_MS, ClockSetBack
-from mqregistry.pipeline.silver.progress import clock_steps, last
+from mqregistry.pipeline.silver.progress import last
 from tests.pipeline.world import all_rows, silver_rows, tables_at, write_bronze
 
 pytestmark = pytest.mark.spark
@@ -35,6 +35,11 @@ def begin(spark, lake, ms):
 def take(spark, lake, events):
     write_bronze(spark, lake, *PLACE, events)
     return list(Silver(spark, lake, *PLACE).advance())
+
+
+def clock_steps(lake):
+    rows = lake.read("silver/clock_step", columns=["seq", "from_ms", "to_ms"])
+    return [tuple(row.values()) for row in rows.to_pylist()]
 
 
 def values(lake, *moments):
@@ -60,7 +65,7 @@ def test_one_change_a_day_ahead_takes_no_time_from_the_others(spark, lake, first
     assert values(lake, *(T0 + seq * 1000 + 500 for seq in (40, 42, 60, 121))) == ["40", "42", "60", "121"]
     lengths = {row["from_seq"]: row["valid_to"] != row["valid_from"] for row in silver_rows(lake, *PLACE)["kv"]}
     assert [seq for seq, any_time in lengths.items() if not any_time] == [41], "nobody knows how long that one held"
-    assert clock_steps(lake, *PLACE) == [(42, T0 + 41_000 + DAY_MS, T0 + 42_000)]
+    assert clock_steps(lake) == [(42, T0 + 41_000 + DAY_MS, T0 + 42_000)]
     assert last(lake, *PLACE).ms == T0 + 122_000
 
 
@@ -80,4 +85,4 @@ def test_after_a_small_step_moments_stand_still_until_the_clock_has_caught_up(sp
     take(spark, lake, [event(1, T0), event(2, T0 + STEP_MS), event(3, T0)])
     take(spark, lake, [event(4, T0 + STEP_MS + 1)])
     assert values(lake, T0, T0 + STEP_MS, T0 + STEP_MS + 1) == ["1", "3", "4"]
-    assert clock_steps(lake, *PLACE) == []
+    assert clock_steps(lake) == []

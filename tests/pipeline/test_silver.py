@@ -12,6 +12,7 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 from mqregistry.pipeline.bronze import snapshot
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.silver.advance import Silver
+from mqregistry.pipeline.silver.history import Owner, held
 from mqregistry.store.store import Store
 from tests.pipeline.plain_lake import PlainSilver
 from tests.pipeline.world import (
@@ -37,6 +38,12 @@ def store(request, runner, redis_url, namespace):
     runner.run(store.connect())
     yield store
     runner.run(store.close())
+
+
+def test_a_table_that_a_step_makes_has_a_change_data_feed(spark, tmp_path):
+    lake = Lake(str(tmp_path))
+    held(spark, lake, Owner("default", "e"), "config", 0)
+    assert lake.delta("silver/config").metadata().configuration["delta.enableChangeDataFeed"] == "true"
 
 
 async def pour(spark, world: World, lake: Lake, after: str, sizes: list[int]) -> str:

@@ -9,10 +9,9 @@ WITH marks AS ( -- how many addresses, addresses under id 0, and writable queue 
     WHERE to_ms >= {since_ms}
     UNION ALL
     SELECT broker_name, greatest(from_ms, {since_ms}), NULL, NULL, 0, 0, 1 FROM queue_data
-    WHERE perm & 2 <> 0 AND write_queue_nums > 0
+    WHERE is_writable
     UNION ALL
-    SELECT broker_name, to_ms, NULL, NULL, 0, 0, -1 FROM queue_data
-    WHERE to_ms IS NOT NULL AND perm & 2 <> 0 AND write_queue_nums > 0
+    SELECT broker_name, to_ms, NULL, NULL, 0, 0, -1 FROM queue_data WHERE to_ms IS NOT NULL AND is_writable
     UNION ALL
     SELECT DISTINCT broker_name, {since_ms}, NULL, NULL, 0, 0, 0 FROM known_state
 ),
@@ -59,5 +58,6 @@ pieces AS (
 changed AS (
     SELECT *, lag(state) OVER (PARTITION BY broker_name ORDER BY from_ms) AS before FROM pieces
 )
-SELECT cluster, broker_name, state, from_ms, lead(from_ms) OVER (PARTITION BY broker_name ORDER BY from_ms) AS to_ms
+SELECT cluster, broker_name, state, timestamp_millis(from_ms) AS valid_from,
+    timestamp_millis(lead(from_ms) OVER (PARTITION BY broker_name ORDER BY from_ms)) AS valid_to
 FROM changed WHERE NOT state <=> before

@@ -33,7 +33,7 @@ sums AS (
 )
 SELECT grain, timestamp_millis(from_ms) AS period_start, cluster, brokers, coalesce(topics, 0) AS topics, write_queues,
     changes,
-    CASE WHEN write_queues > 0 THEN sqrt(brokers * squares - write_queues * write_queues) / write_queues END AS queue_cv,
-    CASE WHEN write_queues > 0 THEN most * brokers / write_queues END AS queue_max_mean
+    sqrt(brokers * squares - write_queues * write_queues) / nullif(write_queues, 0) AS queue_cv,
+    most * brokers / nullif(write_queues, 0) AS queue_max_mean
 FROM sums LEFT JOIN topics USING (grain, from_ms, cluster)
 WHERE brokers > 0 OR changes > 0

@@ -41,8 +41,8 @@ SELECT grain, timestamp_millis(from_ms) AS period_start, topic, coalesce(routabl
     coalesce(writable_ms, 0) AS writable_ms, coalesce(found, 0) AS lookups, coalesce(changes, 0) AS changes,
     coalesce(brokers, 0) AS brokers, coalesce(write_queues, 0) AS write_queues,
     -- population standard deviation / mean, and greatest / mean
-    CASE WHEN write_queues > 0 THEN sqrt(brokers * squares - write_queues * write_queues) / write_queues END AS queue_cv,
-    CASE WHEN write_queues > 0 THEN most * brokers / write_queues END AS queue_max_mean
+    sqrt(brokers * squares - write_queues * write_queues) / nullif(write_queues, 0) AS queue_cv,
+    most * brokers / nullif(write_queues, 0) AS queue_max_mean
 FROM lasting
 FULL JOIN changes USING (grain, from_ms, topic)
 LEFT JOIN at_end USING (grain, from_ms, topic)
