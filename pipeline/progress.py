@@ -28,17 +28,7 @@ class RunReport(Protocol):
 class Unwatched:
     """Drops the reports of a run that nobody watches."""
 
-    def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """Drops how far a stream is behind."""
+    def _drop(self, *_: object, **__: object) -> None:
+        pass
 
-    def took(self, stream: str, rows: int, quarantined: int) -> None:
-        """Drops the report of a batch."""
-
-    def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
-        """Drops the figures of an hour."""
-
-    def round_done(self, seconds: float, seq: int, namespace: str) -> None:
-        """Drops the report of a round."""
-
-    def round_failed(self, why: str) -> None:
-        """Drops the report of a failure."""
+    behind = took = figures = round_done = round_failed = _drop

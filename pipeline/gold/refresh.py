@@ -6,6 +6,7 @@ commit, which replaces the rows of these days; if it is killed and called again,
 
 from __future__ import annotations
 
+import contextlib
 import json
 from importlib.resources import files
 from typing import Final
@@ -75,11 +76,8 @@ def work_out(
         is_new: nothing that is in the tables is kept.
         area: another folder to write to, for a comparison.
     """
-    run = _Run(inputs, lake, place, seen, since_ms, is_new=is_new, area=area)
-    try:
-        run.work_out()
-    finally:
-        inputs.close()
+    with contextlib.closing(inputs):
+        _Run(inputs, lake, place, seen, since_ms, is_new=is_new, area=area).work_out()
 
 
 class _Run:

@@ -9,132 +9,72 @@ import pyarrow as pa
 MOMENT: Final = pa.timestamp("us", tz="UTC")
 _S: Final = pa.string()
 _I: Final = pa.int64()
-
-
-def _gold(columns: list[tuple[str, pa.DataType, bool]]) -> pa.Schema:
-    """grain: ``hour`` or ``day``; period_start: UTC."""
-    return pa.schema(
-        [
-            pa.field("grain", _S, nullable=False),
-            pa.field("period_start", MOMENT, nullable=False),
-            *(pa.field(name, kind, nullable=nullable) for name, kind, nullable in columns),
-        ]
-    )
-
-
 _F: Final = pa.float64()
+
+
+def columns(*named: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> list[pa.Field]:
+    """Columns by name, type, and whether they may be null (default: not)."""
+    return [pa.field(column[0], column[1], nullable=len(column) > 2 and column[2]) for column in named]
+
+
+def _gold(*named: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
+    """grain: ``hour`` or ``day``; period_start: UTC."""
+    return pa.schema(columns(("grain", _S), ("period_start", MOMENT), *named))
+
 
 GOLD: Final = {
     "broker": _gold(
-        [
-            ("cluster", _S, False),
-            ("broker_name", _S, False),
-            *((name, _I, False) for name in ("observed_ms", "present_ms", "writable_ms")),
-            ("availability", _F, True),
-            ("write_availability", _F, True),
-            ("outages", _I, False),
-            ("recoveries", _I, False),
-            ("recovery_ms_mean", _F, True),
-            ("recovery_ms_max", _I, True),
-            ("flaps", _I, False),
-            ("unwritable_spells", _I, False),
-            ("write_recoveries", _I, False),
-            ("write_recovery_ms_mean", _F, True),
-            ("write_recovery_ms_max", _I, True),
-            ("write_flaps", _I, False),
-            *((name, _I, False) for name in ("registrations", "expiries", "closes", "unregistrations", "reaps")),
-        ]
+        ("cluster", _S), ("broker_name", _S), ("observed_ms", _I), ("present_ms", _I), ("writable_ms", _I),
+        ("availability", _F, True), ("write_availability", _F, True), ("outages", _I), ("recoveries", _I),
+        ("recovery_ms_mean", _F, True), ("recovery_ms_max", _I, True), ("flaps", _I), ("unwritable_spells", _I),
+        ("write_recoveries", _I), ("write_recovery_ms_mean", _F, True), ("write_recovery_ms_max", _I, True),
+        ("write_flaps", _I), ("registrations", _I), ("expiries", _I), ("closes", _I), ("unregistrations", _I),
+        ("reaps", _I),
     ),
     "heartbeat": _gold(
-        [
-            ("who", _S, False),
-            ("broker_name", _S, True),
-            *((name, _I, False) for name in ("beats", "refused", "front_ends")),
-            *((f"interval_ms_{name}", _I, True) for name in ("p50", "p99", "max")),
-            ("expected_ms", _I, True),
-            ("missed_beats", _I, False),
-        ]
+        ("who", _S), ("broker_name", _S, True), ("beats", _I), ("refused", _I), ("front_ends", _I),
+        ("interval_ms_p50", _I, True), ("interval_ms_p99", _I, True), ("interval_ms_max", _I, True),
+        ("expected_ms", _I, True), ("missed_beats", _I),
     ),
     "topic": _gold(
-        [
-            ("topic", _S, False),
-            *((name, _I, False) for name in ("routable_ms", "writable_ms", "lookups", "changes")),
-            *((name, _I, False) for name in ("brokers", "write_queues")),
-            ("queue_cv", _F, True),
-            ("queue_max_mean", _F, True),
-        ]
+        ("topic", _S), ("routable_ms", _I), ("writable_ms", _I), ("lookups", _I), ("changes", _I), ("brokers", _I),
+        ("write_queues", _I), ("queue_cv", _F, True), ("queue_max_mean", _F, True),
     ),
     "cluster": _gold(
-        [
-            ("cluster", _S, False),
-            *((name, _I, False) for name in ("brokers", "topics", "write_queues", "changes")),
-            ("queue_cv", _F, True),
-            ("queue_max_mean", _F, True),
-        ]
+        ("cluster", _S), ("brokers", _I), ("topics", _I), ("write_queues", _I), ("changes", _I),
+        ("queue_cv", _F, True), ("queue_max_mean", _F, True),
     ),
-    "unused_topic": _gold([("topic", _S, False), ("routable_ms", _I, False)]),
-    "missing_topic": _gold([("topic", _S, False), ("lookups", _I, False)]),
+    "unused_topic": _gold(("topic", _S), ("routable_ms", _I)),
+    "missing_topic": _gold(("topic", _S), ("lookups", _I)),
     # The state of a broker, from its first appearance on, without a gap: absent, read_only, writable.
-    "broker_state": pa.schema(
-        [
-            pa.field("cluster", _S, nullable=False),
-            pa.field("broker_name", _S, nullable=False),
-            pa.field("state", _S, nullable=False),
-            pa.field("valid_from", MOMENT, nullable=False),
-            pa.field("valid_to", MOMENT),
-        ]
-    ),
+    "broker_state": pa.schema(columns(
+        ("cluster", _S), ("broker_name", _S), ("state", _S), ("valid_from", MOMENT), ("valid_to", MOMENT, True),
+    )),
     # How long a topic would have stayed writable whichever one broker, host or zone had been lost.
     "resilience": _gold(
-        [
-            ("topic", _S, False),
-            *((name, _I, False) for name in ("routable_ms", "broker_loss_ms", "host_loss_ms", "zone_loss_ms")),
-            ("any_loss_ms", _I, False),
-            ("score", _F, True),
-        ]
+        ("topic", _S), ("routable_ms", _I), ("broker_loss_ms", _I), ("host_loss_ms", _I), ("zone_loss_ms", _I),
+        ("any_loss_ms", _I), ("score", _F, True),
     ),
     # Lookups of a name; "topic", "unused_topic" and "missing_topic" are made of it.
-    "lookup": _gold([("topic", _S, False), ("found", _I, False), ("missing", _I, False)]),
+    "lookup": _gold(("topic", _S), ("found", _I), ("missing", _I)),
     # How a front end heard a process in an hour; "heartbeat" is made of it.
-    "front_end_heartbeat": pa.schema(
-        [
-            pa.field("period_start", MOMENT, nullable=False),
-            pa.field("who", _S, nullable=False),
-            pa.field("front_end", _S, nullable=False),
-            pa.field("broker_name", _S),
-            pa.field("named_id_ms", _I),
-            pa.field("named_id_n", _I),
-            pa.field("beats", _I, nullable=False),
-            pa.field("refused", _I, nullable=False),
-            pa.field("intervals", pa.list_(pa.struct([("interval_ms", _I), ("beats", _I)]))),
-            pa.field("periods", pa.list_(pa.struct([("request", _S), ("interval_ms", _I), ("beats", _I)]))),
-        ]
-    ),
+    "front_end_heartbeat": pa.schema(columns(
+        ("period_start", MOMENT), ("who", _S), ("front_end", _S), ("broker_name", _S, True),
+        ("named_id_ms", _I, True), ("named_id_n", _I, True), ("beats", _I), ("refused", _I),
+        ("intervals", pa.list_(pa.struct([("interval_ms", _I), ("beats", _I)])), True),
+        ("periods", pa.list_(pa.struct([("request", _S), ("interval_ms", _I), ("beats", _I)])), True),
+    )),
     # What the last audit saw that found no difference; ids: stream -> the last entry that was compared, as JSON.
-    "audited": pa.schema(
-        [
-            *(pa.field(name, _I, nullable=False) for name in ("seq", "now_ms")),
-            pa.field("ids", _S, nullable=False),
-        ]
-    ),
+    "audited": pa.schema(columns(("seq", _I), ("now_ms", _I), ("ids", _S))),
     # What the last refresh saw.
-    "refresh": pa.schema(
-        [
-            *(pa.field(name, _I, nullable=False) for name in ("begin_ms", "now_ms", "flap_ms", "seq")),
-            pa.field("versions", _S, nullable=False),
-        ]
-    ),
+    "refresh": pa.schema(columns(
+        ("begin_ms", _I), ("now_ms", _I), ("flap_ms", _I), ("seq", _I), ("versions", _S),
+    )),
     # stream_alarm events
-    "alarm": pa.schema(
-        [
-            pa.field("at", MOMENT, nullable=False),
-            pa.field("seq", _I, nullable=False),
-            pa.field("alarm", _S),
-            pa.field("reader", _S),
-            pa.field("stream", _S),
-        ]
-    ),
-}
+    "alarm": pa.schema(columns(
+        ("at", MOMENT), ("seq", _I), ("alarm", _S, True), ("reader", _S, True), ("stream", _S, True),
+    )),
+}  # fmt: skip
 
 _DAY: Final = pa.field("day", _S, nullable=False)
 # A refresh replaces whole days.

@@ -20,14 +20,10 @@ import pyarrow as pa
 from .gold_schema import GOLD as GOLD
 from .gold_schema import GOLD_COMMENTS, GOLD_PARTITIONS
 from .gold_schema import MOMENT as MOMENT
+from .gold_schema import columns as _columns
 
 _S: Final = pa.string()
 _I: Final = pa.int64()
-
-
-def _columns(*columns: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> list[pa.Field]:
-    """Columns by name, type, and whether they may be null (default: not)."""
-    return [pa.field(column[0], column[1], nullable=len(column) > 2 and column[2]) for column in columns]
 
 
 _ID: Final = _columns(("id_ms", _I), ("id_n", _I))

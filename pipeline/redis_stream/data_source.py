@@ -194,16 +194,13 @@ class _Reader:
 
 class _BatchReader(_Reader, DataSourceReader):
     def partitions(self) -> list[EntryRange]:
-        stream = self._config.open()
-        try:
+        with contextlib.closing(self._config.open()) as stream:
             head = stream.head()
             epoch = self._config.epoch or head.epoch
             start = self._begin(stream)
             stream.check(start, epoch, head)
             end = self._end(stream)
             return self._ranges(stream, head, start, end, epoch) or [EntryRange(start, start, epoch, None)]
-        finally:
-            stream.close()
 
 
 class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -6,8 +6,9 @@ An entry that cannot be read is included with a reason and its raw bytes, but wi
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -79,18 +80,14 @@ def _change_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
     ], seqs
 
 
-def _heartbeat_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
-    return [pa.array([decode_heartbeat(value).ms for value in values], pa.int64())], [UNKNOWN] * len(values)
-
-
-def _lookups_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
-    return [pa.array([decode_lookups(value).ms for value in values], pa.int64())], [UNKNOWN] * len(values)
+def _ms_column(decode: Callable[[bytes], Any], values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+    return [pa.array([decode(value).ms for value in values], pa.int64())], [UNKNOWN] * len(values)
 
 
 _COLUMNS: Final[dict[Stream, Callable[[list[bytes]], tuple[list[pa.Array], list[int]]]]] = {
     "changes": _change_columns,
-    "heartbeats": _heartbeat_columns,
-    "lookups": _lookups_columns,
+    "heartbeats": functools.partial(_ms_column, decode_heartbeat),
+    "lookups": functools.partial(_ms_column, decode_lookups),
 }
 
 

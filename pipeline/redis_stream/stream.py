@@ -13,15 +13,7 @@ from mqregistry.store.connection.schema import check_schema
 from mqregistry.store.connection.url import PASSWORD_VARIABLE, parse_url, without_password
 
 from .entries import Page, entry_id, page, seq_of
-from .ranges import (
-    OLDEST,
-    UNKNOWN,
-    Density,
-    EntryId,
-    Position,
-    find_seq,
-    parse_id,
-)
+from .ranges import OLDEST, UNKNOWN, Density, EntryId, Position, find_seq, parse_id
 
 PAGE_ENTRIES: Final = 2000
 _PAGE_BYTES: Final = 4 << 20  # about; entries of 500 topics have 25 kB each
@@ -64,14 +56,12 @@ class Login:
 
 
 class StreamHead(NamedTuple):
-    """A stream at one moment. first, last: None when it is empty. max_deleted: None before Redis 7."""
+    """A stream at one moment. first: None when it is empty. max_deleted: None before Redis 7."""
 
     epoch: str
     seq: int  # of the namespace, a moment before
     exists: bool
     first: Entry | None
-    last: Entry | None
-    length: int
     last_generated: EntryId
     max_deleted: EntryId | None
 
@@ -122,11 +112,9 @@ class Stream:
         epoch, seq = self.epoch()
         info = self._commands.info()
         if info is None:
-            return StreamHead(epoch, seq, False, None, None, 0, OLDEST, None)
+            return StreamHead(epoch, seq, False, None, OLDEST, None)
         deleted = parse_id(info.max_deleted) if info.max_deleted else None
-        return StreamHead(
-            epoch, seq, True, info.first, info.last, info.length, parse_id(info.last_generated), deleted
-        )  # fmt: skip
+        return StreamHead(epoch, seq, True, info.first, parse_id(info.last_generated), deleted)
 
     def at_or_before(self, limit: EntryId) -> Position:
         """The last entry that is not after ``limit``; OLDEST when there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib.resources import files
 from typing import Final, NamedTuple
 
@@ -122,7 +123,7 @@ def ask(spark: SparkSession, lake: Lake, past: EpochPast, kind: str, names: list
     from_ms, to_ms = time
     inputs = Inputs(spark.newSession(), lake, past.namespace, past.epoch, seq=past.progress.seq)
     texts = ", ".join(map(literal, names))
-    try:
+    with contextlib.closing(inputs):
         for table in ("broker_addr", "broker_row", "queue_data"):
             inputs.view(table, inputs.held(table, from_ms, to_ms - 1))
         inputs.small_view("gap", inputs.table("silver/gap"))
@@ -130,8 +131,6 @@ def ask(spark: SparkSession, lake: Lake, past: EpochPast, kind: str, names: list
         text = _LOSS.read_text(encoding="utf-8").replace("{lost}", f"{KINDS[kind][2]} IN ({texts})")
         inputs.view("loss", inputs.spark.sql(text, from_ms=from_ms, to_ms=to_ms), keep=True)
         rows = inputs.spark.sql(_TOPICS).collect()
-    finally:
-        inputs.close()
     found = sorted(
         (Topic(**row.asDict()) for row in rows),
         key=lambda topic: (-topic.no_queue_ms, -topic.no_master_ms, -topic.no_route_ms, topic.topic),

@@ -46,5 +46,5 @@ SELECT grain, timestamp_millis(from_ms) AS period_start, topic, sum(ms) AS routa
     sum(CASE WHEN hosts > 1 THEN ms ELSE 0 END) AS host_loss_ms,
     sum(CASE WHEN zones > 1 THEN ms ELSE 0 END) AS zone_loss_ms,
     sum(CASE WHEN brokers > 1 AND hosts > 1 AND zones > 1 THEN ms ELSE 0 END) AS any_loss_ms,
-    sum(CASE WHEN brokers > 1 AND hosts > 1 AND zones > 1 THEN ms ELSE 0 END) / sum(ms) AS score
+    any_loss_ms / routable_ms AS score
 FROM lasting GROUP BY grain, from_ms, topic
