@@ -22,7 +22,7 @@ from mqregistry.tables.route import pick_up_route
 from mqregistry.tables.tables import Tables
 
 from ..lake.lake import Lake, LakeError, whole_files
-from ..lake.schema import MOMENT, SILVER, SILVER_KEYS, day_text
+from ..lake.schema import MOMENT, SILVER, SILVER_KEYS, SILVER_VALUES, day_text
 from ..silver import progress
 from ..silver.progress import Progress
 
@@ -112,13 +112,12 @@ class EpochPast:
         )  # fmt: skip
 
     def rows(
-        self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None, columns: list[str] | None = None
+        self, table: str, at_ms: int, *, wanted: Any = None, columns: list[str] | None = None
     ) -> list[tuple[Any, ...]]:
         """The rows of a table that hold at an instant.
 
         Args:
             wanted: a condition, as a pyarrow expression.
-            topic: of queue data or mappings: only this one.
             columns: default: all.
         """
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
@@ -126,20 +125,15 @@ class EpochPast:
         holds = (pc.field("valid_from") <= at) & (pc.field("from_seq") <= seq) & (
             pc.field("to_seq").is_null() | (pc.field("to_seq") > seq) | (pc.field("valid_to") > at)
         )  # fmt: skip
-        if topic is not None:
-            holds = (pc.field("topic") == topic) & holds
         if wanted is not None:
             holds = wanted & holds
         columns = columns or SILVER[table].names
         found = self._read(f"silver/{table}", columns, holds)
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
-    def _cells(self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None) -> list[tuple[Any, ...]]:
+    def _cells(self, table: str, at_ms: int, *, wanted: Any = None) -> list[tuple[Any, ...]]:
         """The same without author and time of each row, which take longest to read."""
-        columns = SILVER[table].names
-        return self.rows(
-            table, at_ms, wanted=wanted, topic=topic, columns=columns[: columns.index("valid_from")]
-        )  # fmt: skip
+        return self.rows(table, at_ms, wanted=wanted, columns=SILVER_VALUES[table])
 
     def route(self, topic: str, at_ms: int) -> TopicRoute | None:
         """One topic's route as clients got it at an instant; None: it did not exist."""
@@ -150,9 +144,9 @@ class EpochPast:
         self._add_brokers(tables, at_ms, list(tables.topics[topic]))
         self._add_filter_servers(tables, at_ms)
         wanted = (pc.field("kv_namespace") == ORDER_TOPIC_CONFIG) & (pc.field("key") == topic)
-        for _, key, value, *_ in self._cells("kv", at_ms, wanted=wanted):
+        for _, key, value in self._cells("kv", at_ms, wanted=wanted):
             tables.kv[ORDER_TOPIC_CONFIG] = {key: value}
-        config = {key: value.lower() for key, value, *_ in self._cells("config", at_ms)}
+        config = {key: value.lower() for key, value in self._cells("config", at_ms)}
         return pick_up_route(
             tables,
             topic,
@@ -164,7 +158,7 @@ class EpochPast:
     def origins(self, topic: str, at_ms: int) -> dict[str, ValueOrigin]:
         """Since when a topic's queue data were as they were at an instant, by brokerName."""
         columns = ["broker_name", "valid_from", "from_by"]
-        rows = self.rows("queue_data", at_ms, topic=topic, columns=columns)
+        rows = self.rows("queue_data", at_ms, wanted=pc.field("topic") == topic, columns=columns)
         return {name: ValueOrigin(_ms(since), _by(by)) for name, since, by in rows}
 
     def row_origins(self, at_ms: int) -> list[tuple[str, ValueOrigin]]:
@@ -195,38 +189,39 @@ class EpochPast:
         self._add_topics(tables, at_ms)
         self._add_brokers(tables, at_ms)
         self._add_filter_servers(tables, at_ms)
-        for cluster, name, *_ in self._cells("cluster_member", at_ms):
+        for cluster, name in self._cells("cluster_member", at_ms):
             tables.clusters.setdefault(cluster, set()).add(name)
-        for namespace, *_ in self._cells("kv_namespace", at_ms):
+        for (namespace,) in self._cells("kv_namespace", at_ms):
             tables.kv[namespace] = {}
-        for namespace, key, value, *_ in self._cells("kv", at_ms):
+        for namespace, key, value in self._cells("kv", at_ms):
             tables.kv[namespace][key] = value
-        tables.config = {key: value for key, value, *_ in self._cells("config", at_ms)}
+        tables.config = dict(self._cells("config", at_ms))
         return tables
 
     def _add_topics(self, tables: Tables, at_ms: int, topic: str | None = None) -> None:
-        for name_of, name, read, write, perm, flag, *_ in self._cells("queue_data", at_ms, topic=topic):
-            tables.set_queue_data(name_of, name, QueueData(read, write, perm, flag))
-        for name_of, name, text, *_ in self._cells("mapping", at_ms, topic=topic):
+        wanted = None if topic is None else pc.field("topic") == topic
+        for name_of, name, *numbers in self._cells("queue_data", at_ms, wanted=wanted):
+            tables.set_queue_data(name_of, name, QueueData(*numbers))
+        for name_of, name, text in self._cells("mapping", at_ms, wanted=wanted):
             tables.set_mapping(name_of, name, text)
 
     def _add_brokers(self, tables: Tables, at_ms: int, names: Sequence[str] | None = None) -> None:
         wanted = None if names is None else pc.field("broker_name").isin(names)
         addrs: dict[str, dict[int, str]] = {}
-        for name, broker_id, _, addr, *_ in self._cells("broker_addr", at_ms, wanted=wanted):
+        for name, broker_id, _, addr in self._cells("broker_addr", at_ms, wanted=wanted):
             addrs.setdefault(name, {})[broker_id] = addr
-        for name, cluster, zone, acting, *_ in self._cells("broker_row", at_ms, wanted=wanted):
+        for name, cluster, zone, acting in self._cells("broker_row", at_ms, wanted=wanted):
             tables.brokers[name] = BrokerRow(cluster, addrs.get(name, {}), zone, acting)
 
     def _add_filter_servers(self, tables: Tables, at_ms: int) -> None:
-        for who, servers, *_ in self._cells("filter_server", at_ms):
+        for who, servers in self._cells("filter_server", at_ms):
             tables.set_filter_servers(who, servers)
 
     def lives(self, at_ms: int) -> dict[str, dict[str, LiveInfo]]:
         """The live table: who -> brokerName -> live info."""
         found: dict[str, dict[str, LiveInfo]] = {}
-        for who, name, *values in self.rows("live", at_ms):
-            found.setdefault(who, {})[name] = LiveInfo(*values[: len(LiveInfo._fields)])
+        for who, name, *values in self._cells("live", at_ms):
+            found.setdefault(who, {})[name] = LiveInfo(*values)
         return found
 
     def brokers(self, at_ms: int) -> list[BrokerThen]:
