@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from datetime import UTC, datetime
 from typing import Final
 
 import duckdb
@@ -72,9 +71,9 @@ class Door:
         for past in pasts:
             place = past.namespace, past.epoch
             is_latest, figures = latest[past.namespace] == past.epoch, last(self._lake, *place)
-            span = _moment(past.begin_ms), _moment(past.end_ms())
-            figures_to = None if figures is None else _moment(figures.now_ms)
-            row = (*place, is_latest, *span, past.progress.seq, figures_to)
+            begins, ends = past.begin_ms * 1000, past.end_ms() * 1000  # Arrow's moments are in µs
+            figures_to = None if figures is None else figures.now_ms * 1000
+            row = (*place, is_latest, begins, ends, past.progress.seq, figures_to)
             epochs.append(dict(zip(EPOCHS.names, row, strict=True)))
         self._db.register("delta_epochs", pa.Table.from_pylist(epochs, EPOCHS))
         return max(past.end_ms() for past in pasts if past.namespace == namespace)
@@ -112,10 +111,6 @@ class Door:
                     self._made.add(raw)
                     self._db.register(raw, self._lake.dataset(table))
             self._db.execute(f"CREATE VIEW {name} AS {query}")
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _known(sql: str, names: dict[str, str]) -> list[str]:

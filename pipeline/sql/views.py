@@ -83,8 +83,8 @@ def _layers() -> dict[str, str]:
                 for column in schema.names if column != "current"
             ]  # fmt: skip
             found[f"silver.{table}"] = (
-                f"SELECT {', '.join(shown)} FROM {raw} t "
-                "JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch WHERE t.from_seq <= e.seq"
+                f"SELECT {', '.join(shown)} FROM {raw} t JOIN delta_epochs e USING (namespace, epoch) "
+                "WHERE t.from_seq <= e.seq"
             )
             continue
         left_out = _UNREADABLE if table in BRONZE else ("day",) if layer == "gold" else ()
@@ -107,8 +107,7 @@ def _of_namespace(ours: str) -> dict[str, str]:
             "SELECT t.* EXCLUDE (namespace, epoch) REPLACE ("
             "CASE WHEN t.valid_to IS NULL AND NOT e.latest THEN e.ends ELSE t.valid_to END AS valid_to, "
             "CASE WHEN t.valid_to IS NULL AND NOT e.latest THEN 'end_of_epoch' ELSE t.ended_by END AS ended_by) "
-            f"FROM silver.{table} t JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch "
-            f"WHERE t.{ours}"
+            f"FROM silver.{table} t JOIN delta_epochs e USING (namespace, epoch) WHERE t.{ours}"
         )
     for table in (*FIGURES, *BRONZE):
         layer = "gold" if table in FIGURES else "bronze"
