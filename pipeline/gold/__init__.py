@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .tables import last_hour, read
+from .figures import last_hour, read
 
 __all__ = ["last_hour", "read"]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ..lake.lake import Lake
 from ..lake.schema import day_text
 from ..lake.tables import frame
-from .tables import DAY_MS, HOUR_MS
+from .figures import DAY_MS, HOUR_MS
 
 _STREAMS: Final = ("bronze/changes", "bronze/heartbeats", "bronze/lookups")
 _TABLES: Final = (*_STREAMS, "bronze/snapshot", "silver/broker_addr", "silver/broker_row", "silver/queue_data",

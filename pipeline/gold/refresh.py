@@ -18,8 +18,8 @@ from ..lake.lake import Lake
 from ..lake.schema import day_text
 from ..lake.tables import frame, make_rows, replace
 from ..silver import progress
+from .figures import HOUR_MS, Refreshed, last
 from .inputs import Inputs, day_of
-from .tables import HOUR_MS, Refreshed, last
 
 FLAP_MS: Final = 300_000
 _SQL: Final = files(__package__) / "sql"  # the package may be in a zip

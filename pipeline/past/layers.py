@@ -15,9 +15,9 @@ from mqregistry.events.journal import Stream as Name
 
 from ..bronze.query import last_entry
 from ..bronze.snapshot import snapshots
+from ..gold.figures import last
 from ..gold.inputs import Inputs, day_of
 from ..gold.refresh import work_out
-from ..gold.tables import last
 from ..lake.gold_schema import FIGURES
 from ..lake.lake import Lake
 from ..lake.schema import LATER, SILVER, SILVER_KEYS, day_text

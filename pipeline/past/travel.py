@@ -18,7 +18,7 @@ from mqregistry.behaviour import behaviour_of
 from mqregistry.events.by import By
 from mqregistry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute
 from mqregistry.tables.live_table import LiveInfo
-from mqregistry.tables.route import pick_up_route
+from mqregistry.tables.pick_up_route import pick_up_route
 from mqregistry.tables.tables import Tables
 
 from ..lake.lake import Lake, LakeError, whole_files

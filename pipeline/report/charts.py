@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from ..gold.tables import HOUR_MS
+from ..gold.figures import HOUR_MS
 from .facts import EVENTS, ReportFacts, Row
 from .formats import length, moment, share
 from .headlines import unwritable

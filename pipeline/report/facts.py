@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..gold.tables import DAY_MS, HOUR_MS, NEVER, SHARES, last, read, sums
+from ..gold.figures import DAY_MS, HOUR_MS, NEVER, SHARES, last, read, sums
 from ..lake.lake import Lake
 
 _TOPIC_HOURS: Final = 48 * HOUR_MS  # over longer stretches topics are read by days

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..gold.tables import DAY_MS
+from ..gold.figures import DAY_MS
 from .facts import ReportFacts, Spell
 from .formats import count, length, moment, share
 

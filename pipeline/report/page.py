@@ -13,7 +13,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from ..gold.tables import epochs, namespaces
+from ..gold.figures import epochs, namespaces
 from ..lake.lake import Lake, LakeError, whole_files
 from . import charts
 from .facts import ReportFacts, gather

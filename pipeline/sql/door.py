@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mqregistry.errors import RegistryError
 
-from ..gold.tables import last
+from ..gold.figures import last
 from ..lake.lake import Lake, whole_files
 from ..lake.schema import TABLES
 from ..past.travel import all_pasts, no_past

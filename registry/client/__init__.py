@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ..protocol.codes import Encoding
     from .address_server import AddressServer
     from .addresses import NameServerAddress, NameServerAddresses
-    from .broker.config import BrokerConfig, Pace
+    from .broker.config import BrokerConfig
+    from .broker.pace import Pace
     from .broker.redis_writer import RedisWriter
     from .broker.registrar import BrokerRegistrar
     from .broker.registrar_sync import BrokerRegistrarSync
@@ -58,7 +59,7 @@ _MODULES: Final = {
     "NameServerAddresses": "client.addresses",
     "NameServers": "client.name_servers",
     "NoRoute": "errors",
-    "Pace": "client.broker.config",
+    "Pace": "client.broker.pace",
     "PeerConnection": "client.connection",
     "PeerGoesAway": "errors",
     "PeerUnavailable": "errors",

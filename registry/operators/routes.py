@@ -11,7 +11,7 @@ from ..config.settings import Settings
 from ..model import TopicRoute
 from ..store.operator_reads import read_topic_tables
 from ..store.store import Store
-from ..tables.route import pick_up_route
+from ..tables.pick_up_route import pick_up_route
 from ..tables.tables import Tables
 
 

@@ -20,8 +20,8 @@ from ..store.route_writes import Channel, RouteStore
 from ..store.snapshot import read_tables
 from ..store.store import Store
 from ..store.streams import StreamStore, lookup_entries
+from ..tables.pick_up_route import pick_up_route
 from ..tables.registration import compare
-from ..tables.route import pick_up_route
 from ..tables.tables import Tables
 from .broker import NotAsPlanned, Table
 from .day import DayPlan, Member, Op, OpKind

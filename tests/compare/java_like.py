@@ -6,7 +6,7 @@ from mqregistry.model import BrokerRow, QueueData
 from mqregistry.protocol.bodies.route import encode_cluster_info, encode_route
 from mqregistry.protocol.bodies.tables import encode_kv_table, encode_topic_list
 from mqregistry.protocol.command import Command
-from mqregistry.tables.route import pick_up_route
+from mqregistry.tables.pick_up_route import pick_up_route
 from mqregistry.tables.tables import Tables
 
 

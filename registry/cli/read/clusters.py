@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from ...protocol.bodies.route_parts import broker_json
+from ...protocol.bodies.route_lists import broker_json
 from ...store.operator_reads import read_clusters
 from ...store.store import Store
 from .. import output

@@ -1,8 +1,7 @@
-"""The settings of a broker that registers, and how often it does."""
+"""The settings of a broker that registers."""
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
 import msgspec
@@ -16,9 +15,6 @@ _POSITIVE: Final = (
     "register_broker_timeout_ms", "unregister_timeout_ms", "split_registration_size", "broker_not_active_timeout_ms",
     "broker_heartbeat_interval_ms",
 )  # fmt: skip
-_FIRST_S: Final = 10.0
-_PERIOD_MS: Final = (10_000, 60_000)
-_JITTER: Final = 0.1
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,31 +99,3 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def heartbeat_timeout_ms(self) -> int | None:
         """The silence after which name servers remove the broker; None: their default (120 s)."""
         return self.broker_not_active_timeout_ms if self.enable_slave_acting_master else None
-
-
-class Pace(msgspec.Struct, frozen=True):
-    """When a registrar registers again, in seconds: ``first_s`` after the start, then each ``period_s``.
-
-    After a failure or a lost connection it tries sooner: after ``retry_s``, then twice that, up to the period.
-    Periods have a jitter of a tenth downwards. Retries, which many brokers often need at the same time, are spread
-    over three quarters of their time.
-    """
-
-    first_s: float
-    period_s: float
-    retry_s: float = 1.0
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> Pace:
-        """The pace of a Java broker with this configuration."""
-        low, high = _PERIOD_MS
-        return cls(_FIRST_S, min(max(config.register_name_server_period_ms, low), high) / 1000)
-
-    def retry_after_s(self, failures: int) -> float:
-        """How long to wait after this number of failures in a row."""
-        return random.uniform(0.25, 1.0) * min(self.period_s, self.retry_s * 2.0 ** min(failures - 1, 30))
-
-
-def jittered(seconds: float) -> float:
-    """The duration less up to a tenth of it, by chance, so that brokers spread."""
-    return seconds * random.uniform(1 - _JITTER, 1)

@@ -20,8 +20,9 @@ from ...protocol.codes import VERSION_V5_0_0
 from ...tasks import cancelled, pause
 from ..addresses import AddressSpec, NameServerAddress, NameServerAddresses
 from ..checks import check_callable, check_instance, check_optional, check_seconds
-from .config import BrokerConfig, Pace
+from .config import BrokerConfig
 from .name_server_target import NameServerTarget
+from .pace import Pace
 from .payload import PayloadBuilder
 from .redis_target import RedisTarget
 from .redis_writer import RedisWriter

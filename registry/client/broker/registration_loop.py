@@ -13,8 +13,9 @@ from ...errors import PeerGoesAway, RegistryError
 from ...model import DataVersion
 from ...protocol.codes import ResponseCode
 from ...tasks import cancelled, wait_within
-from .config import BrokerConfig, Pace, jittered
+from .config import BrokerConfig
 from .name_server_target import NameServerTarget
+from .pace import Pace, jittered
 from .payload import PayloadBuilder, RegistrationPayload
 from .redis_target import RedisTarget
 from .target import RegistrationAnswer, RegistrationRefused, RegistrationResult, RegistrationStatus

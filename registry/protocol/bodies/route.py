@@ -13,7 +13,7 @@ import msgspec
 
 from ...model import BrokerRow, Int32, QueueData, TopicRoute
 from . import wire_json
-from .route_parts import broker_json, brokers_json, queue_datas_json
+from .route_lists import broker_json, brokers_json, queue_datas_json
 from .wire_json import Int64, TolerantDecoder, WireMapping, integer_map, members, text
 
 

@@ -19,7 +19,7 @@ from ..requests.lookup_cache import LookupCache
 from ..requests.reads import reads
 from ..requests.writes import writes
 from ..view.freshness import Freshness
-from .open_connection import OpenConnection
+from .connection_interface import OpenConnection
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from ...protocol.watch import ROUTE_WATCH, WatchAnswer
 from ..counting.counters import Closed
 from ..requests.writes import Write
 from .answering import TablesAwaited
+from .connection_interface import OpenConnection
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
-from .open_connection import OpenConnection
 from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 

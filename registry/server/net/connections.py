@@ -17,9 +17,9 @@ from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache, NoLookups
 from ..view.drains import MOST_ASKED, Drains
 from .answering import Answering
+from .connection_interface import OpenConnection
 from .held_memory import HeldMemory
 from .large_frames import LargeFrames
-from .open_connection import OpenConnection
 
 _TICK_S: Final = 0.5
 # Clients close a connection when an answer takes 3 s or more. A process that was paused for about that time may first

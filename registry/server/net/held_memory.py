@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from typing import Final
 
 from ...protocol.command import Command
-from .open_connection import OpenConnection
+from .connection_interface import OpenConnection
 
 SHARE: Final = 8
 """The share of one address is the memory divided by this."""

@@ -15,7 +15,7 @@ from ...protocol.command import Command
 from ..auth.peer import Peer
 from ..requests.context import NotAllowed, RequestContext, SenderGone
 from ..requests.writes import Write
-from .open_connection import OpenConnection
+from .connection_interface import OpenConnection
 
 logger = logging.getLogger(__name__)
 

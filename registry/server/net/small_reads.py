@@ -11,7 +11,7 @@ import asyncio
 from abc import abstractmethod
 from typing import Any, Final
 
-from .open_connection import OpenConnection
+from .connection_interface import OpenConnection
 
 SMALL_READ_BYTES: Final = 8 << 10
 _LARGE_READ_BYTES: Final = 256 << 10
