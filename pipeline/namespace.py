@@ -18,6 +18,7 @@ from mqregistry.store.streams import acknowledge_with
 
 from . import added
 from .backfill import backfill
+from .batch_reports import BatchReports
 from .bronze import query, snapshot
 from .gold import last_hour
 from .gold.refresh import refresh
@@ -61,14 +62,14 @@ class NamespaceRun:
         writing: held while silver or gold is written: maintenance of the tables is in the way of neither.
 
     Attributes:
-        entries: how many each stream brought.
+        batches: what they brought.
     """
 
     def __init__(
         self, spark: SparkSession, lake: Lake, plan: Plan, *, tell: Callable[[str], None], progress: RunReport,
         writing: Turns, stop: threading.Event,
     ) -> None:  # fmt: skip
-        self.entries: dict[str, int] = dict.fromkeys(STREAMS, 0)
+        self.batches = BatchReports(plan.namespace, tell, progress)
         self._spark = spark
         self._lake = lake
         self._plan = plan
@@ -81,7 +82,6 @@ class NamespaceRun:
         self._reader: str | None = plan.reader
         self._accept_gap = plan.accept_gap
         self._queries: dict[str, StreamingQuery] = {}
-        self._seen: dict[str, int] = {}  # the last batch of each query that was told of
         self._raised: dict[str, Exception] = {}  # in a batch, by the query's name
         self._begun_seq: int | None = None  # the last change when it began
         self._again_s = 0.0
@@ -234,7 +234,7 @@ class NamespaceRun:
             trigger = {"processingTime": f"{round(seconds * 1000)} milliseconds"}
         started = self._query_of(name, trigger)
         self._queries[name] = started
-        self._seen[name] = -1
+        self.batches.begin(name)
         # one at a time: Spark gives the Python of a source ten seconds to start
         while started.isActive and started.status["message"] == "Initializing sources" and not self._stop.wait(0.1):
             pass
@@ -315,31 +315,17 @@ class NamespaceRun:
 
     def _look(self) -> None:
         """Tell of new batches, and see after queries that ended."""
+        is_due = self.batches.is_due()
         for name, started in list(self._queries.items()):
-            for progress in started.recentProgress:
-                self._tell_of(name, progress)
-            if started.isActive or self._queries.get(name) is not started:
+            is_active = started.isActive  # asked first: of one that ended all reports are read
+            if name in STREAMS and (is_due or not is_active):
+                self.batches.read(name, started)
+            if is_active or self._queries.get(name) is not started:
                 continue
             del self._queries[name]
             failure = started.exception()
             if failure is not None:
                 self._go_on_after(name, self._raised.pop(name) if name in self._raised else plain(failure))
-
-    def _tell_of(self, name: str, progress: Any) -> None:
-        number, count = progress["batchId"], progress["numInputRows"]
-        if name not in STREAMS or number <= self._seen[name] or not progress["sources"]:
-            return
-        self._progress.behind(name, query.behind_s(progress), self._plan.namespace)
-        if not count:
-            return
-        self._seen[name] = number
-        unread = (progress["observedMetrics"].get("bronze") or {"unread": 0})["unread"]
-        self.entries[name] += count
-        self._progress.took(name, count - unread, unread)
-        per_s = progress["processedRowsPerSecond"]
-        self._tell(f"{name}: {count:,} entries, {per_s:,.0f} a second; {query.behind_s(progress):,.0f} s behind")
-        if unread:
-            self._tell(f"{unread} entries could not be read: 'pipeline sql' shows them as quarantine, with the reason")
 
     def _told_done(self) -> None:
         """Tell that all queries go on, how long the last batches took together, and how far silver is."""

@@ -114,7 +114,7 @@ def run(
         raise failed[0]
     if stop.is_set():
         return None
-    return {stream: sum(work.entries[stream] for work in works.values()) for stream in STREAMS}
+    return {stream: sum(work.batches.entries[stream] for work in works.values()) for stream in STREAMS}
 
 
 def _tell_of(tell: Callable[[str], None], namespace: str, text: str) -> None:

@@ -1,0 +1,69 @@
+"""Reads what Spark reports of the batches of a namespace's streams, and passes it on to terminal and metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mqregistry.events.journal import STREAMS
+
+from .bronze import query
+from .progress import RunReport
+
+_READ_S: Final = 2.0  # Spark makes JSON of all that it keeps for each reading
+
+
+class BatchReports:
+    """What the queries of one namespace's streams brought.
+
+    Args:
+        tell: called with a sentence about every batch.
+
+    Attributes:
+        entries: how many each stream brought.
+    """
+
+    def __init__(self, namespace: str, tell: Callable[[str], None], progress: RunReport) -> None:
+        self.entries: dict[str, int] = dict.fromkeys(STREAMS, 0)
+        self._namespace = namespace
+        self._tell = tell
+        self._progress = progress
+        self._seen: dict[str, int] = {}  # the last batch of each query that was told of
+        self._next_s = 0.0
+
+    def begin(self, name: str) -> None:
+        """A query of this name was started: it counts its batches on its own."""
+        self._seen[name] = -1
+
+    def is_due(self) -> bool:
+        """Whether it is time to read the reports of all queries again."""
+        if time.monotonic() < self._next_s:
+            return False
+        self._next_s = time.monotonic() + _READ_S
+        return True
+
+    def read(self, name: str, started: StreamingQuery) -> None:
+        """Tell of the batches of a stream that were not told of yet."""
+        for progress in started.recentProgress:
+            self._tell_of(name, progress)
+
+    def _tell_of(self, name: str, progress: Any) -> None:
+        number, count = progress["batchId"], progress["numInputRows"]
+        if number <= self._seen[name] or not progress["sources"]:
+            return
+        behind_s = query.behind_s(progress)
+        self._progress.behind(name, behind_s, self._namespace)
+        if not count:
+            return
+        self._seen[name] = number
+        unread = (progress["observedMetrics"].get("bronze") or {"unread": 0})["unread"]
+        self.entries[name] += count
+        self._progress.took(name, count - unread, unread)
+        self._tell(
+            f"{name}: {count:,} entries, {progress['processedRowsPerSecond']:,.0f} a second; {behind_s:,.0f} s behind"
+        )
+        if unread:
+            self._tell(f"{unread} entries could not be read: 'pipeline sql' shows them as quarantine, with the reason")
