@@ -16,28 +16,25 @@ from .lake.lake import Lake
 from .lake.schema import TABLES
 from .lake.tables import sql_name
 
-_OPTIMIZE_S: Final = 3600.0
-_VACUUM_S: Final = 86_400.0
+_LOOK_S: Final = 900.0
+_MANY_FILES: Final = 60  # of a partition: an hour's commits
+_MANY_OLD_FILES: Final = 500  # of a table: some hours' commits
 
 
 class Upkeep:
-    """The maintenance during a run: OPTIMIZE once an hour, VACUUM once a day."""
+    """The maintenance during a run, wherever a table has many files: also where runs are short, or often killed."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
         self._lake = lake
-        self._optimize_s = time.monotonic() + _OPTIMIZE_S
-        self._vacuum_s = time.monotonic() + _OPTIMIZE_S
+        self._next_s = time.monotonic()
 
     def when_due(self) -> None:
-        """Run OPTIMIZE and VACUUM if their time has come."""
-        now_s = time.monotonic()
-        if now_s >= self._optimize_s:
-            optimize(self._spark, self._lake)
-            self._optimize_s = now_s + _OPTIMIZE_S
-        if now_s >= self._vacuum_s:
-            vacuum(self._spark, self._lake)
-            self._vacuum_s = now_s + _VACUUM_S
+        """Look after the tables, when it is called first and then each quarter of an hour."""
+        if time.monotonic() >= self._next_s:
+            optimize(self._spark, self._lake, files=_MANY_FILES)
+            vacuum(self._spark, self._lake, files=_MANY_OLD_FILES)
+            self._next_s = time.monotonic() + _LOOK_S
 
 
 def maintain(spark: SparkSession, lake: Lake) -> dict[str, int]:
@@ -47,22 +44,22 @@ def maintain(spark: SparkSession, lake: Lake) -> dict[str, int]:
     return {name: delta.get_add_actions().num_rows for name in TABLES if (delta := lake.delta(name)) is not None}
 
 
-def optimize(spark: SparkSession, lake: Lake) -> None:
-    """Merge small files into large ones, in tables with several files in a partition."""
+def optimize(spark: SparkSession, lake: Lake, *, files: int = 2) -> None:
+    """Merge small files into large ones, in tables with this many files in a partition or more."""
     for table in TABLES:
         delta = lake.delta(table)
         if delta is None:
             continue
-        files = pa.table(delta.get_add_actions(flatten=True))
-        partitions = [name for name in files.column_names if name.startswith("partition.")]
-        most = pc.max(files.group_by(partitions).aggregate([([], "count_all")])["count_all"]).as_py()
-        if most is not None and most > 1:
+        added = pa.table(delta.get_add_actions(flatten=True))
+        partitions = [name for name in added.column_names if name.startswith("partition.")]
+        most = pc.max(added.group_by(partitions).aggregate([([], "count_all")])["count_all"]).as_py()
+        if most is not None and most >= files:
             spark.sql(f"OPTIMIZE {sql_name(lake, table)}")
 
 
-def vacuum(spark: SparkSession, lake: Lake) -> None:
-    """Remove the files that have not counted for a week, from the tables that have any."""
+def vacuum(spark: SparkSession, lake: Lake, *, files: int = 1) -> None:
+    """Remove the files that have not counted for a week, from tables with this many of them or more."""
     for name in TABLES:
         delta = lake.delta(name)
-        if delta is not None and delta.vacuum(dry_run=True):
+        if delta is not None and len(delta.vacuum(dry_run=True)) >= files:
             spark.sql(f"VACUUM {sql_name(lake, name)}")

@@ -106,9 +106,9 @@ def run(
                     tell(f"namespace {name}: {error}")
                     failed.append(error)
                     left.pop(name).close()
+            with contextlib.suppress(Stopped), writing:
+                upkeep.when_due()
             if not once:
-                with contextlib.suppress(Stopped), writing:
-                    upkeep.when_due()
                 stop.wait(_LOOK_S)
     if failed:
         raise failed[0]

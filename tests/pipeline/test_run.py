@@ -68,7 +68,7 @@ def readers(bed):
     return asyncio.run(ask())
 
 
-def test_a_run_takes_all_streams_and_the_next_one_what_is_new_and_all_of_it_is_sparks(spark, bed, lake):
+def test_a_run_takes_all_streams_and_the_next_one_what_is_new_and_all_of_it_is_sparks(spark, bed, lake, monkeypatch):
     bed.changes(100)
     broker = {"broker_name": "b", "cluster": "c", "who": "c|x:1", "row": {"cluster": "c", "addrs": {"0": "x:1"}}}
     broker |= {"topics": {"t": {"r": 4, "w": 4, "p": 6, "f": 0}}, "filter_servers": ["f:1"]}
@@ -86,7 +86,9 @@ def test_a_run_takes_all_streams_and_the_next_one_what_is_new_and_all_of_it_is_s
     assert done == {"changes": 102, "heartbeats": 50, "lookups": 1}
     assert any(text.startswith("changes: 102 entries") for text in told)
     bed.changes(3)
+    monkeypatch.setattr("mqregistry.pipeline.maintain._MANY_FILES", 2)
     assert once(spark, lake, bed)[0] == {"changes": 3, "heartbeats": 0, "lookups": 0}
+    assert len(lake.delta("bronze/changes").file_uris()) == 1, "short runs merge the files of those before, too"
     for stream in ("changes", "heartbeats"):
         assert bronze(lake, bed, stream) == entries(bed, stream)
     assert last(lake, bed.namespace, EPOCH).seq == 105
