@@ -331,10 +331,10 @@ async def serve(
             Logins.join(logins)
             await asyncio.gather(*(one.rules.start() for one in logins))
             if not any(user.enabled and user.secrets for one in logins for user in one.rules.policy.users.values()):
-                logger.warning(
+                logger.warning(consoles[0].in_namespace(
                     "nobody can log in yet: 'mqregistry auth user add NAME --role operator', then "
                     "'mqregistry auth secret add NAME'"
-                )
+                ))  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the console itself says that it starts
         app = make_app(consoles[0], reach) if len(consoles) == 1 else make_app_of_several(consoles, reach)
         config = uvicorn.Config(

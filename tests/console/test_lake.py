@@ -151,7 +151,7 @@ def test_why_there_is_no_report_is_said_by_the_process_that_should_make_it(tmp_p
 async def test_a_report_that_was_made_is_shown_with_its_age(bed, tmp_path):
     file = tmp_path / "report.html"
     async with open_site(bed.store, tmp_path / "c", report=ReportSource(file, None)) as site:
-        assert "pipeline report --out" in await site.get("/report")
+        assert f"pipeline report --namespace {bed.store.namespace} --out" in await site.get("/report")
         assert "There is no report" in await site.get("/report/page", 404)
         file.write_text("<h1>of <b>mine</b></h1>")
         os.utime(file, (time.time() - 7260,) * 2)

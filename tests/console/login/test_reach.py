@@ -270,7 +270,7 @@ def test_over_tls_the_port_speaks_https_alone(runner, store, bed, redis_url, cer
 async def test_it_says_when_nobody_can_log_in_yet(store, bed, redis_url, tmp_path):
     process = Running(redis_url, store.namespace, tmp_path, "--login")
     try:
-        assert "nobody can log in yet: 'mqregistry auth user add NAME --role operator'" in process.err
+        assert f"nobody can log in yet: 'mqregistry auth user add --namespace {store.namespace} NAME " in process.err
         await PolicyStore(store).change(lambda policy: changes.add_user(policy, user("ops", Role.OPERATOR)))
         async with httpx.AsyncClient(base_url=process.url) as browser:
             form = {"name": "ops", "secret": secret_of("ops")}
