@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _STACK: Final = "-Xss8m"  # of a thread: gold's plans are deep, and Java's own choice overflows
+# of a small heap on few cores; Java's own choice needs more CPU and half a gigabyte more of memory
+_COLLECTOR: Final = "-XX:+UseSerialGC"
+_ANY_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
 _ENDING_S: Final = 3.0  # between a broken connection and the end of the process that held it
 
@@ -106,10 +110,7 @@ def open_session(
         if warning:
             logger.warning(warning)
         os.environ["JAVA_HOME"] = str(home)
-        more = config.pop("spark.driver.extraJavaOptions", "")
-        settings["spark.driver.extraJavaOptions"] = (
-            f"{_STACK} -Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
-        )
+        settings["spark.driver.extraJavaOptions"] = java_options(config.pop("spark.driver.extraJavaOptions", ""))
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
         # of each thread's own arena glibc gives nothing back
@@ -124,6 +125,13 @@ def open_session(
     session = _started(builder.getOrCreate, master)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def java_options(more: str) -> str:
+    """The options of the driver's Java: ours and ``more``; a garbage collector that the user names replaces ours."""
+    given = " ".join((more, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)))
+    collector = "" if _ANY_COLLECTOR.search(given) else _COLLECTOR
+    return " ".join(filter(None, (_STACK, f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", collector, more)))
 
 
 def _check_submitted() -> None:

@@ -4,6 +4,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from mqregistry.pipeline.spark.session import java_options
+
 pytestmark = pytest.mark.spark
 
 
@@ -21,3 +23,15 @@ def test_session_runs_python_in_its_workers(spark):
             yield pa.RecordBatch.from_pydict({"id": pa.compute.multiply(batch["id"], 2)})
 
     assert spark.range(1000).mapInArrow(doubled, "id long").agg(F.sum("id")).collect()[0][0] == 999_000
+
+
+@pytest.mark.parametrize("variable", [None, "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"])
+def test_java_gets_one_garbage_collector(monkeypatch, variable):
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    assert "-XX:+UseSerialGC" in java_options("-Dx=y").split()
+    if variable:
+        monkeypatch.setenv(variable, "-Da=b -XX:+UseZGC")
+    options = java_options("" if variable else "-XX:+UseG1GC -Dx=y")
+    assert "Serial" not in options
+    assert options.endswith("properties" if variable else "-XX:+UseG1GC -Dx=y")
