@@ -3,14 +3,14 @@
   ARGV[1] who        <cluster>|<brokerAddr>
   ARGV[2] front_end
   ARGV[3] channel    <worker incarnation>/<connection>
-  ARGV[4] cause      why it was closed, for the event, if the broker is gone then: it closed the connection, or may not
-                     send any more. "" = the front end closed it for another reason, such as that it was idle
-  ARGV[5] up_since   as the caller's last lease renewal returned it, "" = it renews none. If a gap (include/seen) has
-                     begun or ended since, this call may have waited: the broker may be back, and the cause counts as ""
+  ARGV[4] cause      why the broker counts as gone, for the event: it closed the connection, or may not send any more.
+                     "" = the front end closed the connection for another reason, such as that it was idle
+  ARGV[5] up_since   of the caller's last lease renewal, "" = there was none. If a gap (include/seen) has begun or
+                     ended since, this call may be late and the broker may be back: the script takes cause as ""
   DERIVED every table of the namespace
   RETURNS {"REMOVED", seq}: it was the last one, the broker is gone
-          {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Another front end has a
-          connection still, or nobody has, and the broker must beat soon (include/disconnected)
+          {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Either another front end
+          still has a connection, or none has one and the broker must beat soon (include/disconnected)
           {"STALE", seq}: not the connection of the last registration; nothing happens
   EVENTS  broker_closed, one for each row that had it
   REPEAT  no effect      COST O(topics that lose write permission)

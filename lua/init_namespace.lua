@@ -31,7 +31,7 @@ end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
 if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
-  -- at maxmemory a later call notes it
+  -- fails at maxmemory; retried later
   if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
     minor = ARGV[4]
   end

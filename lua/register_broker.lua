@@ -30,11 +30,11 @@
                            members for the event
   ARGV[24] dropped         number of MessagePack arrays that follow, each of <= 250 topics to take from this brokerName
   ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat; those
-                           that are there change nothing. Arguments are in Lua's memory
+                           that are in Redis change nothing. Arguments are in Lua's memory
                            until the script ends, so names come packed: see include/collect
-  ARGV[26] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
-                           come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
-                           the caller dies, its next registration is compared as a whole. No entry on heartbeats
+  ARGV[26] more            "1": the caller writes the rest of this registration by further calls. Until the last call
+                           the broker keeps its old DataVersion, or zeros, and has no digest; so if the caller dies,
+                           the broker's next registration is compared as a whole. Adds no entry to heartbeats
   ARGV[27] owner           the caller and his checked resources, see include/owner
   ARGV[28...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
@@ -43,14 +43,14 @@
            {"RETRY", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: compare again
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
            {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
-           {"ASK", seq, resource, ...}: the row, or one that a mapping names, is in a cluster that was not decided on
+           {"ASK", seq, resource, ...}: resources of the row, or of mappings, for which the right was not checked
            (include/owner); nothing is written
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
            {"WIPING", seq}: the brokerName is losing its write permission (include/wiping): call finish_wipe first;
            nothing is written
-           an error "MQLIMIT ...": the brokerName has as many ids as a row may have, the process as many brokerNames,
-           or the namespace as many clusters, and this one is new
+           an error "MQLIMIT ...": this would be one id too many for the row, one brokerName too many for the process,
+           or one cluster too many for the namespace
   EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
            broker_refused, ignorable: with REFUSED_STATE, when the process had counted as alive until then
   REPEAT   the same tables, no second event      COST O(topics sent)
@@ -116,8 +116,8 @@ if restored and tonumber(restored) ~= seq or not restored and ((row.rev or "0") 
   local is_other_part = same and is_new_body == 1 -- of a split registration, which has one DataVersion
   if not restored and epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
     and not is_other_part then
-    -- A registration over another front end came after this one was sent, and this one is not newer: it must not
-    -- bring back what the newer one, or an administrator, removed.
+    -- Another registration came since the caller compared, and it is at least as new: this one must not bring back
+    -- what that one, or an administrator, removed.
     check_liveness(who, ARGV[19])
     local master_addr, ha_server_addr = master_of(scope, name, id)
     refresh(who, tonumber(live.timeout_ms), live.closed_at, live.update_ms)
@@ -208,7 +208,7 @@ for i = 1, parts do
   cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
 local queues_key, mapping_prefix = P .. "queues:" .. name, P .. "mapping:"
--- the texts in these packed ones, some hundreds at a time
+-- calls use with each array, some hundred texts at a time
 local function each_packed(packed, first, last, use)
   for i = first, last do
     use(cmsgpack.unpack(packed[i]))

@@ -1,14 +1,14 @@
 --[[ remove_who: take one broker process out of every table
   GIVES  remove_who(who, reason, cause): reason is the event's type, cause a member of it. Removes the address from the
-         row of every brokerName that it is in. With its last address a name is removed from every cluster, and its
-         queue data, one key (include/topic_sets), is deleted. If other addresses are left, none is a master, and acting
-         masters are enabled, the name loses its write permission (include/wiping). An id that another address took
-         meanwhile stays with that address. The address stays in a row if it is alive there under another cluster: the
-         broker came back under that cluster without closing its channel first.
-         Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives, and
-         only leaves this row), forget_who(who).
-         topics_of(who) -> number of topics that may lose write permission when it is removed: the most that this costs.
-  COST   O(topics that lose write permission), at most room ]]
+         row of every brokerName that it is in. A name without addresses is removed from every cluster, and its queue
+         data (one key, include/topic_sets) is deleted. A name with addresses but no master loses its write permission
+         if acting masters are enabled (include/wiping). An id that another address took meanwhile stays with that
+         address. The address stays in a row if it also registered this brokerName under another cluster: the broker
+         came back under that cluster without closing its channel first.
+         Also gives its steps: check_who(who), before anything is written; remove_from_row(...), with who nil if the
+         process lives and only leaves this row; forget_who(who).
+         topics_of(who) -> the most topics that remove_who(who) can take the write permission from.
+  COST   O(topics that lose write permission), at most the room of include/wiping ]]
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"

@@ -1,12 +1,12 @@
---[[ topic_sets: the SETs topic:<topic>, the brokerNames that have a topic, and topics, all topics
-  GIVES  try, as call, but a key of another type is no error
+--[[ topic_sets: the SETs topic:<topic> (the brokerNames that have the topic) and topics (all topics)
+  GIVES  try: as call, but a key of another type is no error
          enter(broker_name, flat): flat is topic, queue data, topic, ...; enters them at once
-         gained(broker_name, flat, count): as HSET took them, count of them are new
+         gained(broker_name, flat, count): HSET stored flat, with count new topics
          lost(broker_name, topics): their queue data is gone
          leave(broker_name): takes its queue data away as a whole
-         Few topics are entered at once. Many would cost Redis a microsecond each: a note is made of them, which
-         tidy_topics works off. "arriving" has the brokerNames that gained many topics; leaving:<number> is the queue data
-         of one that left.
+         Up to AT_ONCE topics are entered immediately. More would cost Redis a microsecond each: tidy_topics does
+         it later. "arriving" has the brokerNames that gained many topics; leaving:<number> is the queue data of one
+         that left.
          The sets are only an index. The queue data decides: a member without queue data is about to be removed.
          So a key of another type in the place of a set does not stop registrations. ]]
 --- @include "include/expect"

@@ -1,1 +1,1 @@
-"""The differences between name servers, registries and past states, and their age. Pure: others ask the sides."""
+"""Compares name servers, registries and past states, and notes since when they differ. Pure: others read them."""

@@ -1,11 +1,11 @@
 """What each event means: the cells of the registry's tables that it sets and removes.
 
-:func:`operations` turns an event into a few operations. Every keeper of tables applies them: ``Tables`` and the live
-table in memory (with them the view, the audit and every replay), silver in the lake. Operations are plain values, so
-that they can be sent to another process, and know nothing of the tables: an operation that removes a brokerName does
-not list what the brokerName had. (The tags are numbers to keep them short; processes of one release exchange them.)
+:func:`operations` turns an event into a few operations. They change ``Tables`` and the live table in memory (those of
+the view, the audit and every replay), and silver in the lake. Operations are plain values, so that they can be sent to
+another process, and know nothing of the tables: an operation that removes a brokerName does not list what the
+brokerName had. (The tags are numbers to keep them short; processes of one release exchange them.)
 
-All topics of an event are one operation, which holds the event's own dict: 10,000 topics cost no object each.
+One operation has all topics of an event. It holds the event's own dict, so that no topic needs an object of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .changes import Change, Live, Row
 
 
 class SetRow(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """A broker row with all its addresses; rev None: 0."""
+    """A broker row with all its addresses; rev None is 0."""
 
     broker_name: str
     row: Row
@@ -30,14 +30,14 @@ class SetRow(msgspec.Struct, array_like=True, tag=1, gc=False):
 
 
 class SetRev(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """The revision of a broker row, if there is one."""
+    """The revision of a broker row, if that row exists."""
 
     broker_name: str
     rev: int
 
 
 class DropBroker(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """A brokerName: its row, its place in every cluster, all its queue data."""
+    """Removes a brokerName: row, place in every cluster, all queue data."""
 
     broker_name: str
 
@@ -64,7 +64,7 @@ class SetQueueData(msgspec.Struct, array_like=True, tag=6, gc=False):
 
 
 class DropQueueData(msgspec.Struct, array_like=True, tag=7, gc=False):
-    """These topics' queue data at one brokerName, where there is any."""
+    """Removes the queue data that one brokerName has of these topics."""
 
     broker_name: str
     topics: list[str]
@@ -77,7 +77,7 @@ class SetMappings(msgspec.Struct, array_like=True, tag=8, gc=False):
 
 
 class SetLive(msgspec.Struct, array_like=True, tag=9, gc=False):
-    """Live info that a process sent under one brokerName; all but broker_id holds for all its brokerNames."""
+    """Live info that a process sent under one brokerName; only broker_id differs between its brokerNames."""
 
     who: str
     broker_name: str
@@ -92,8 +92,8 @@ class EndLive(msgspec.Struct, array_like=True, tag=10, gc=False):
 
     who: str
     broker_name: str
-    # whether the event has the row. If not, the live info ends only if its address is no longer in the known row.
-    # If so, it ends even if the address is still in the row: the same address may be alive under another cluster
+    # True: the event has the row. The live info ends even if its address is still there: the same address may be alive
+    # under another cluster. False: the live info ends only if its address is no longer in the known row
     certain: bool
     # whether it unregistered itself. With compat 4.8 its live info then ends under every name, unless its address is
     # in the row of one of them
@@ -193,7 +193,7 @@ def _topic_registered(change: changes.TopicRegistered) -> list[Operation]:
 
 
 def _nothing(change: changes.BrokerRefused | changes.StreamAlarm | changes.AuthChanged) -> tuple[()]:
-    """No cell changes: tables and history keep the live info of a process that does not count as alive."""
+    """No cell changes. A refused process no longer counts as alive; tables and history keep its live info."""
     return ()
 
 

@@ -37,7 +37,7 @@ def host_of(value: str) -> str:
 
 
 class Guard:
-    """Refuses requests whose Host is not the console's, and requests that a page of another site had a browser send.
+    """Refuses requests whose Host is not the console's, and requests that come from a page of another site.
 
     With DNS rebinding an attacker's site has a name that resolves to 127.0.0.1; its requests have that name in Host.
     A form or a script of another site has that site in Origin, or in Sec-Fetch-Site.
@@ -90,8 +90,8 @@ class Guard:
         origin = headers.get("origin")
         if origin is None or not self._is_ours(origin.lower(), host):
             return (
-                f"the request comes from the site {(origin or 'unknown')[:100]!a}, not from this console: if that is "
-                "its address behind a proxy, start it with --origin"
+                f"the request comes from the site {(origin or 'unknown')[:100]!a}, not from this console: if a "
+                "proxy serves the console there, start it with --origin"
             )
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return "the request comes from another site"

@@ -36,7 +36,7 @@ class LoginAnswer(NamedTuple):
 
     opened: Sequence[tuple[Logins, str]] = ()  # the sessions, each with the value of its cookie
     text: str = ""  # why there is none, as the page says it
-    wait_s: float = 0.0  # for how long every other try is refused
+    wait_s: float = 0.0  # how long until this address may try again
 
 
 class Logins:
@@ -87,7 +87,7 @@ class Logins:
         source = source_of(request)
         if not self.tries.wait_s(source):
             await asyncio.gather(*(one.rules.look() for one in self.all))  # so a new secret works at once
-        wait_s = self.tries.wait_s(source)  # no await until failed(): tries that come at once are all counted
+        wait_s = self.tries.wait_s(source)  # no await until failed(): simultaneous tries are all counted
         if wait_s > 0:
             logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
             return LoginAnswer(text=say("Too many tries from your address were wrong."), wait_s=wait_s)
@@ -95,7 +95,7 @@ class Logins:
         slow_s = self.tries.slow_s(source, name) if is_user else 0.0
         if slow_s:
             logger.warning("too many wrong logins as user %s: those from new addresses wait", printable(name))
-            self.tries.failed(source, name)  # before the wait: tries that come at once are all counted
+            self.tries.failed(source, name)  # before the wait: simultaneous tries are all counted
             await asyncio.sleep(slow_s)
         proven = [(one, one._prove(source, name, secret)) for one in self.all]
         if not any(found for _, found in proven):
@@ -125,8 +125,8 @@ class Logins:
         return LoginAnswer(opened, "" if opened else refused)
 
     def _prove(self, source: Address | None, name: str, secret: str) -> Proven | None:
-        """The user of this namespace with this secret. An administrator of another namespace could guess secrets of
-        this one with users that he makes there: after too many tries that were right only there, all fail here.
+        """The user of this namespace with this secret. A login that succeeds in another namespace is no failed try:
+        its administrator could make users there to guess secrets here. After too many such logins, all fail here.
         """
         return None if self._guesses.wait_s(source) else prove(self.rules.policy, name, secret)
 
@@ -145,7 +145,7 @@ class Logins:
     # cookies
 
     def give(self, request: Request, response: Response, value: str) -> None:
-        """Put the session into a cookie that scripts cannot read, and that browsers do not send for other sites."""
+        """Put the session into a cookie that scripts cannot read, and that requests of other sites do not have."""
         secure = request.headers.get("origin", "").startswith("https://")  # to this console, or to a proxy before it
         response.set_cookie(self._cookie(secure), value, **self._about(secure))
 

@@ -1,9 +1,9 @@
 """Token buckets: how often something may happen, for one key and for many. Pure: the caller passes the time.
 
-A bucket holds the tokens of ``burst_s`` seconds and is filled again at its rate. Each is one whole number, the moment
-at which it will be full again: taking a token moves that moment on by the time that one token needs, and there is a
-token as long as the moment lies no further ahead than a whole bucket takes to fill. A bucket whose moment has passed
-is full, and need not be kept.
+A bucket holds the tokens of ``burst_s`` seconds and is filled again at its rate. It is stored as one whole number: the
+moment at which it will be full again. Taking a token makes that moment later by the time for one token. A bucket has
+a token if that moment would then be at most ``burst_s`` from now. A bucket whose moment has passed is full, and need
+not be kept.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ SECOND_NS: Final = 1_000_000_000
 class TokenBuckets:
     """Buckets of one rate, each by its key; at most ``most`` are kept, those that were used last.
 
-    A bucket that is forgotten begins again as a full one. So a peer with more keys than are kept escapes these buckets,
-    and needs a bucket for all keys together beside them.
+    A bucket that is forgotten begins again as a full one. So these buckets do not limit a peer with more keys than are
+    kept: use a bucket for all keys together beside them.
 
     Args:
         rate: tokens a second. burst_s: a full bucket holds the tokens of this time. most: buckets that are kept.
@@ -50,7 +50,7 @@ class TokenBuckets:
         return self._full_at_ns.get(key, 0) > now_ns
 
     def take(self, key: str, now_ns: int, for_ns: int | None = None) -> None:
-        """Take one token. for_ns: take as much as fills again in this time, even more than the bucket has."""
+        """Take one token. for_ns: take what is filled again in this time, even if the bucket has less."""
         buckets = self._full_at_ns
         buckets[key] = max(buckets.get(key, 0), now_ns) + (self._token_ns if for_ns is None else for_ns)
         buckets.move_to_end(key)

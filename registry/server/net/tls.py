@@ -1,11 +1,11 @@
 """Makes the TLS context of new connections from the settings, and reloads it when certificate files change.
 
-As in Java, the certificate and key are reloaded once both have changed, and the trusted certificates by themselves.
+As in Java, the certificate and key are reloaded once both have changed, trusted certificates when they change.
 Open connections keep the context that they started with.
 
 A deliberate difference to Java: Java's test mode is on by default and makes a self-signed certificate, even when a
-certificate is configured. Here a configured certificate is used; without one, a client that wants TLS is refused and
-the log says what to set; the test mode must be switched on.
+certificate is configured. Here the test mode is off by default, and a configured certificate is used; without one, a
+client that wants TLS is refused and the log says what to set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JAVA_NAMES: Final[Mapping[str, str]] = {
     "tls.server.authClient": "tls_server_auth_client",
     "tls.test.mode.enable": "tls_test_mode_enable",
 }
-# What Java reads from system properties only; in the file it has no effect there either.
+# As in Java, these have no effect in the file. Java reads them from system properties.
 _NOT_IN_FILE: Final = {"tls.server.mode": "tlsServerMode", "tls.config.file": "tlsConfigFile"}
 _OF_CLIENTS: Final = ("tls.client.", "tls.enable")
 _OPENSSL_S: Final = 20
@@ -162,7 +162,7 @@ class Tls:
         """Check the files every second until cancelled; returns at once when there are none.
 
         Args:
-            revoked: called when more certificates are revoked, with all that are.
+            revoked: called with all revoked certificates when there are new ones.
         """
         while self._context is not None and (self._stamps or self._unseen):
             await asyncio.sleep(WATCH_S)
@@ -258,7 +258,7 @@ def read_revoked(path: str) -> frozenset[CertificateId]:
 
 
 def _ends(files: TlsFiles) -> dict[str, float]:
-    """When the first file of each kind expires; without files whose expiry cannot be read."""
+    """When the first entry of each file expires; files that cannot be read are left out."""
     found: dict[str, float] = {}
     kinds = (
         ("certificate", files.cert_path, end_of_certificates),

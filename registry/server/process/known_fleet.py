@@ -22,8 +22,8 @@ from .figures.metrics_table import Series
 logger = logging.getLogger(__name__)
 
 READ_EVERY_S: Final = 2.0
-# Redis came back with less than before, perhaps with nothing: for this time, in which every front end renews its lease,
-# those that were known stay in the lists.
+# For this time after Redis came back, the lists keep the front ends that were known before: Redis may have lost them,
+# and each renews its lease in this time.
 _SETTLE_MS: Final = 10_000
 # A sweeper that is replaced, or starts after the front ends, is missing for at most this time.
 _UNSWEPT_MS: Final = 15_000
@@ -38,7 +38,7 @@ class KnownFleet:
 
     Args:
         front_end: the id of the front end whose process this is. drains: whether that one drains.
-        shows: gets the values for /metrics.
+        shows: takes the values for /metrics.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ from .replies import Replies
 
 T = TypeVar("T")
 
-# How often a script may find resources without a decision: more than once only if somebody changes them meanwhile.
+# The most calls of a script for one request: each may return resources for which the right was not checked.
 _MOST_DECISIONS: Final = 10
 # In this time a Redis that lost changes has got them back, even if the front end that restores them ends half way:
 # another one continues after GIVER_TIMEOUT_MS (lua/give_back).
@@ -235,7 +235,7 @@ class RequestContext:
         await self.effects.wait_for(seq, self.settings.redis_timeout_ms / 1000)
 
     async def given_back(self) -> None:
-        """Return when Redis has all changes that are served (usually at once), so that a write acts on these.
+        """Return when Redis has all changes that the view has (usually at once), so that a write acts on them.
 
         Raises:
             StoreUnavailable: that takes too long.
@@ -249,6 +249,6 @@ class RequestContext:
             raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
 
     def next_opaque(self) -> int:
-        """The number for the answer to a request that carries none: Java takes one of its own."""
+        """A new opaque, for the answer to a request that has none; Java makes one, too."""
         self._opaque += 1
         return self._opaque

@@ -10,11 +10,11 @@ from typing import Final
 class Seen(Enum):
     """What the follower and the lease loop find out about Redis; each moves the state as :class:`Freshness` says.
 
-    LOADED: the tables were read. BROKERS_AWAITED: as IN_STEP, but since a loss not every broker may have had the
-    time to register again. IN_STEP: a lease renewal says that Redis
-    has the seq of the view, and the change stream is heard. UNHEARD: the change stream is not heard, or a renewal
-    failed without saying that Redis is away. CONTRADICTED: Redis is in another state than the view, or the change
-    stream has a gap. UNANSWERED, ANSWERED: Redis did not answer, or answered, a lease renewal.
+    LOADED: the tables were read. IN_STEP: a lease renewal says that Redis has the seq of the view, and the change
+    stream is heard. BROKERS_AWAITED: the same, but after a loss some brokers may still have to register again.
+    UNHEARD: the change stream is not heard, or a renewal failed without saying that Redis is away. CONTRADICTED: Redis
+    is in another state than the view, or the change stream has a gap. UNANSWERED, ANSWERED: Redis did not answer, or
+    answered, a lease renewal.
     """
 
     LOADED = "loaded"
@@ -36,19 +36,19 @@ class Freshness(Enum):
     state      what is served                                     left for
     ========== ================================================== ======================================
     LOADING    nothing: the tables were never read; not ready     STALE when LOADED
-    STALE      what Redis held when it was last seen              FRESH when IN_STEP, AWAITING when
-                                                                  BROKERS_AWAITED, REBUILDING, AWAY
-    FRESH      what Redis holds                                   STALE when UNHEARD, AWAITING when
-                                                                  BROKERS_AWAITED, REBUILDING, AWAY
-    REBUILDING what was known; the tables are read again, and     STALE when LOADED, AWAY
+    STALE      what Redis held when it was last seen              REBUILDING, AWAY; FRESH when IN_STEP;
+                                                                  AWAITING when BROKERS_AWAITED
+    FRESH      what Redis holds                                   REBUILDING, AWAY; STALE when UNHEARD;
+                                                                  AWAITING when BROKERS_AWAITED
+    REBUILDING what was known; the tables are read again, and     AWAY; STALE when LOADED
                Redis gets back what it lost
-    AWAITING   what Redis holds; brokers whose topics nobody      FRESH when IN_STEP, STALE when UNHEARD,
-               here knows may not have registered since a loss    REBUILDING, AWAY
+    AWAITING   what Redis holds; after a loss some brokers may    REBUILDING, AWAY; FRESH when IN_STEP;
+               still have to register their topics again          STALE when UNHEARD
     AWAY       what was known; writes fail at once                STALE when ANSWERED
     ========== ================================================== ======================================
 
-    From every state that has tables, CONTRADICTED leads to REBUILDING and UNANSWERED to AWAY. AWAY does not react
-    to other findings. They are not lost: a requested rebuild stays noted in the follower, a loss in the view.
+    From every state that has tables, CONTRADICTED leads to REBUILDING and UNANSWERED to AWAY. AWAY reacts to
+    ANSWERED alone. Other findings are not lost: a requested rebuild stays noted in the follower, a loss in the view.
     The renewal that ends AWAY reports both again.
     """
 

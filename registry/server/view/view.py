@@ -38,7 +38,7 @@ class LastEntry(NamedTuple):
 
 
 class View:
-    """The tables as served: what Redis holds, as of ``seq``; while Redis is away, or lost changes, what it held."""
+    """The served tables: those of Redis as of ``seq``. While Redis is away or has lost changes, its earlier tables."""
 
     def __init__(self) -> None:
         self.tables = Tables()
@@ -48,7 +48,7 @@ class View:
         self.epoch = ""
         self.seq = -1
         self.last_ms = 0
-        self.losses = 0  # how many losses of changes this namespace had by then
+        self.losses = 0  # how often Redis lost changes, as lease renewals say
         # the last entry of the change stream that was read; None: the stream has had none
         self.last_entry: LastEntry | None = None
         # changes whenever the tables are read from Redis; anything remembered about the tables is valid only while it
@@ -57,7 +57,7 @@ class View:
         self.freshness = Freshness.LOADING  # what the answers may rely on
         # Redis has lost changes that the tables have; these are being restored, and no write starts
         self.has_lost = False
-        # brokers that were restored after a loss and have not registered since, with that time (time.monotonic);
+        # brokers restored after a loss that have not registered since -> when they were restored (time.monotonic);
         # None: the brokers before the last loss are not known
         self.awaited: dict[str, float] | None = None
         self._on_applied: list[Callable[[Applied], object]] = []
@@ -65,7 +65,7 @@ class View:
 
     @property
     def known(self) -> str:
-        """How far this view follows the history, as scripts want it (lua/include/emit); "" = they need not check it."""
+        """The last change that this view knows, for scripts to check (lua/include/emit); "" = they check nothing."""
         seq, entry_id = (self.last_entry.seq, self.last_entry.entry_id) if self.last_entry else (0, "0-0")
         chain = self.history.chain(seq)
         return f"{self.epoch} {seq} {chain} {entry_id} " if chain else ""
@@ -73,7 +73,7 @@ class View:
     def subscribe(
         self, applied: Callable[[Applied], object] | None = None, replaced: Callable[[str, int], object] | None = None
     ) -> None:
-        """Have a listener called, after those that came before it and within the change itself.
+        """Add a listener, which ``apply`` and ``load`` call after those added before it.
 
         Args:
             applied: with each event's outcome.
