@@ -192,5 +192,5 @@ async def _go_on(
         if has_console and find_spec("starlette") is None:
             click.echo("\nIn a browser: pip install 'mqregistry[console]', then start the demo again.")
         elif has_console:
-            beside.append(run_console(settings))
+            beside.append(run_console(settings, _free_port()))
         await asyncio.gather(*beside)

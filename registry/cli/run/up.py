@@ -63,10 +63,14 @@ def up(config_file: Path | None, print_config: bool, console: bool, **flags: Any
     run_up(settings, kind="up", beside=[run_console] if console else ())
 
 
-async def run_console(settings: Settings) -> None:
-    """The console as a process of its own, until this one ends; without it everything else goes on."""
-    arguments = ("console", "--redis", settings.redis, "--namespace", settings.namespace, "--port",
-                 str(settings.listen_port + _CONSOLE_PORT))  # fmt: skip
+async def run_console(settings: Settings, port: int | None = None) -> None:
+    """Run the console in a process of its own until this one ends; if it fails, everything else goes on.
+
+    Args:
+        port: default: 4 above that of the name server.
+    """
+    port = port or settings.listen_port + _CONSOLE_PORT
+    arguments = ("console", "--redis", settings.redis, "--namespace", settings.namespace, "--port", str(port))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "mqregistry", *arguments, "--checkpoints", str(Path(settings.data_dir) / "console"),
         "--parent", str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, preexec_fn=die_with_parent,
