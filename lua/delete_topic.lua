@@ -9,8 +9,8 @@
   ARGV[5] owner     the caller and his checked resources, see include/owner
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>, topic:<topic>, topics
   RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": those were all, else call again with it
-          {"ASK", seq, resource, ...}: it is at brokers of a cluster that was not decided on; nothing was changed by
-          this call, see include/owner
+          {"ASK", seq, resource, ...}: resources of its brokers for which the right was not checked; nothing was
+          changed by this call, see include/owner
   EVENTS  topic_deleted, when anything was there; with the queue data that it had, unless at more than 500 brokerNames
   REPEAT  no effect      COST O(limit), and half a microsecond for each brokerName
   SOURCE  RouteInfoManager.deleteTopic ]]

@@ -24,7 +24,9 @@ LANGUAGE_COOKIE: Final = "language"
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "中文"}
 """Code and own name of each language."""
 _TAGS: Final = {"en": "en", "zh": "zh-CN"}
-_HEADER: Final = "x-language"  # of what an open page asks for: it stays in its language when another tab changes it
+_HEADER: Final = (
+    "x-language"  # of requests by an open page: the page keeps its language when another tab changes the cookie
+)
 _YEAR_S: Final = 366 * 86_400
 _MOST_ACCEPTED: Final = 20
 
@@ -44,7 +46,7 @@ def catalogue(code: str) -> NullTranslations:
 
 @functools.cache
 def _of(code: str, namespace: str) -> NullTranslations:
-    """The same for the pages of a namespace; one object, which is a key of caches."""
+    """The same for the pages of a namespace; always the same object, as caches have it in their keys."""
     return OfNamespace(catalogue(code), namespace)
 
 
@@ -77,7 +79,7 @@ def speak(request: Request, namespace: str, *, english: bool = False) -> None:
     """Use the language of a request in this task.
 
     Args:
-        namespace: which the page is of, empty: of none; commands name it. english: for answers to programs.
+        namespace: that of the page, named in commands; empty: the page has none. english: for answers to programs.
     """
     code = "en" if english else language_of(request)
     request.state.language = code

@@ -1,4 +1,4 @@
-"""Commands in sentences name a namespace: copied from a page, they act on the one that the page shows."""
+"""Adds ``--namespace`` to commands in sentences: copied from a page, they act on the namespace that it shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from ...config.settings import options
 
 _DEFAULT: Final = options()["namespace"].default
-# Those that take --namespace, with the words of their groups: the command line itself is not imported here.
+# The commands that take --namespace. They are listed, since the command line is not imported here.
 _COMMAND: Final = re.compile(
     r"mqregistry (?:up|serve|sweep|console|clusters|brokers|topics|route|why|tables|front-ends|watch|audit|streams|"
     r"backup|restore|compare|top|doctor|(?:topic|kv|config|broker) [a-z]+|auth (?:(?:user|secret) )?[a-z]+|"
@@ -18,7 +18,11 @@ _COMMAND: Final = re.compile(
 
 
 def in_namespace(text: str, namespace: str) -> str:
-    """The text with ``--namespace`` in each command that takes it, unless it is the default; empty: one to fill in."""
+    """Add ``--namespace`` to each command in a text that takes it.
+
+    Args:
+        namespace: the default one changes nothing; empty: a word to fill in is added.
+    """
     if namespace == _DEFAULT or "mqregistry " not in text:
         return text
     option = f" --namespace {namespace or 'NAMESPACE'}"
@@ -38,5 +42,5 @@ class OfNamespace(NullTranslations):
         return in_namespace(super().gettext(message), self._namespace)
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        """The same of the sentence that fits a number."""
+        """The same for the form of a sentence that fits a number."""
         return in_namespace(super().ngettext(msgid1, msgid2, n), self._namespace)
