@@ -24,9 +24,7 @@ LANGUAGE_COOKIE: Final = "language"
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "中文"}
 """Code and own name of each language."""
 _TAGS: Final = {"en": "en", "zh": "zh-CN"}
-_HEADER: Final = (
-    "x-language"  # of requests by an open page: the page keeps its language when another tab changes the cookie
-)
+_HEADER: Final = "x-language"  # of open pages, which keep their language when another tab changes the cookie
 _YEAR_S: Final = 366 * 86_400
 _MOST_ACCEPTED: Final = 20
 
