@@ -32,23 +32,18 @@ class BatchReports:
         self._tell = tell
         self._progress = progress
         self._seen: dict[str, int] = {}  # the last batch of each query that was told of
-        self._next_s = 0.0
+        self._next_s: dict[str, float] = {}  # when each query's reports are read again
 
     def begin(self, name: str) -> None:
         """A query of this name was started: it counts its batches on its own."""
-        self._seen[name] = -1
+        self._seen[name], self._next_s[name] = -1, 0.0
 
-    def is_due(self) -> bool:
-        """Whether it is time to read the reports of all queries again."""
-        if time.monotonic() < self._next_s:
-            return False
-        self._next_s = time.monotonic() + _READ_S
-        return True
-
-    def read(self, name: str, started: StreamingQuery) -> None:
-        """Tell of the batches of a stream that were not told of yet."""
-        for progress in started.recentProgress:
-            self._tell_of(name, progress)
+    def read(self, name: str, started: StreamingQuery, *, has_ended: bool) -> None:
+        """Tell of the batches of a stream that were not told of yet; while its query goes on, each two seconds."""
+        if has_ended or time.monotonic() >= self._next_s[name]:
+            self._next_s[name] = time.monotonic() + _READ_S
+            for progress in started.recentProgress:
+                self._tell_of(name, progress)
 
     def _tell_of(self, name: str, progress: Any) -> None:
         number, count = progress["batchId"], progress["numInputRows"]

@@ -315,11 +315,10 @@ class NamespaceRun:
 
     def _look(self) -> None:
         """Tell of new batches, and see after queries that ended."""
-        is_due = self.batches.is_due()
         for name, started in list(self._queries.items()):
             is_active = started.isActive  # asked first: of one that ended all reports are read
-            if name in STREAMS and (is_due or not is_active):
-                self.batches.read(name, started)
+            if name in STREAMS:
+                self.batches.read(name, started, has_ended=not is_active)
             if is_active or self._queries.get(name) is not started:
                 continue
             del self._queries[name]

@@ -106,8 +106,9 @@ def run(
                     tell(f"namespace {name}: {error}")
                     failed.append(error)
                     left.pop(name).close()
-            with contextlib.suppress(Stopped), writing:
-                upkeep.when_due()
+            if not stop.is_set():
+                with contextlib.suppress(Stopped), writing:
+                    upkeep.when_due()
             if not once:
                 stop.wait(_LOOK_S)
     if failed:

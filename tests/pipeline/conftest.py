@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-QUICK_JAVA = "-XX:+UseSerialGC"
 TIMEOUT_S = 600  # what two cores need for a second, a busy machine may need minutes for
 
 
@@ -107,7 +106,6 @@ def spark(tmp_path_factory, delta_jars):
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": QUICK_JAVA,
             # most queries see a handful of rows: to compile them would take longer than to interpret them
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -14,9 +14,10 @@ from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
 from mqregistry.pipeline.silver.progress import last  # noqa: E402
 from mqregistry.pipeline.spark.jars import DELTA  # noqa: E402
 
-from .conftest import QUICK_JAVA  # noqa: E402
 from .standalone import HOST, SPARK_HOME, standalone  # noqa: E402
 from .streams import EPOCH, Bed  # noqa: E402
+
+QUICK_JAVA = "-XX:+UseSerialGC"  # of a cluster's own processes, which the session's options do not reach
 
 TIMEOUT_S = 880
 

@@ -27,7 +27,6 @@ from mqregistry.pipeline.lake.schema import BRONZE
 from mqregistry.pipeline.silver.progress import last
 from mqregistry.store.streams import StreamStore, lookup_entries
 
-from .conftest import QUICK_JAVA
 from .test_run import once
 from .world import World, all_rows
 
@@ -59,7 +58,6 @@ def started(store, lake, out):
     command = [sys.executable, "-m", "mqregistry", "pipeline", "run", "--interval", "1", "--redis", store.url,
                "--namespace", store.namespace, "--lake", lake.root, "--driver-memory", "512m"]  # fmt: skip
     env = {name: value for name, value in os.environ.items() if name == "MQREGISTRY_DELTA_JARS" or "MQREG" not in name}
-    env |= {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
     with out.open("wb") as file:  # no pipe: a Java that outlives its Python would hold it
         return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, env=env)
 
