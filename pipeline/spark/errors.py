@@ -17,6 +17,9 @@ from mqregistry.errors import RegistryError
 _LATE: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
 _MET: Final = re.compile(r"Concurrent(?:Append|Delete\w*|Transaction|Write|Modification|Metadata\w*)\w*Exception")
 _OURS: Final = re.compile(r"^(mqregistry(?:\.\w+)*)\.(\w+): (.+)$", re.MULTILINE)  # module, class, message
+_DISK: Final = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Too many open files"
+)
 _NO_PYTHON: Final = re.compile(r"(No module named '\S+'|Cannot run program \"\S+\")")
 
 
@@ -38,7 +41,22 @@ def plain(error: Exception) -> Exception:
             f"Spark's Python ({os.environ.get('PYSPARK_PYTHON', 'python3')}): {lacking[1]}; PYSPARK_PYTHON names "
             "one that has mqregistry, with the extra spark, on every machine of the cluster"
         )
+    if fault := _DISK.search(_with_causes(error)):
+        return RegistryError(
+            f"{fault[0]}: the lake, or Spark's temporary folder (spark.local.dir, default /tmp), cannot be written. "
+            "What was committed counts; the next run goes on from there"
+        )
     return error
+
+
+def _with_causes(error: BaseException) -> str:
+    """What Java says of an error and of its causes; pyspark's text of an error has the first sentence alone."""
+    texts = []
+    each: BaseException | None = error
+    while each is not None:
+        texts += [str(each), getattr(each, "_stackTrace", "")]
+        each = getattr(each, "_cause", None)
+    return "\n".join(texts)
 
 
 @contextlib.contextmanager

@@ -55,3 +55,18 @@ def test_what_spark_itself_raised_stays():
 def test_what_this_machine_lacks_is_said(text, kind, said):
     with pytest.raises(kind, match=said), plain_errors():
         raise PySparkException(text)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_full_disk_is_said_however_deep_java_says_it(depth):
+    error = PySparkException("[TASK_WRITE_FAILED] Task failed while writing rows to file:/lake. SQLSTATE: 58030")
+    inner = error
+    for _ in range(depth):
+        inner._cause = PySparkException("Job aborted")
+        inner = inner._cause
+    inner._stackTrace = "org.apache.spark.SparkException\nCaused by: java.io.IOException: No space left on device\n\tat"
+    with (
+        pytest.raises(RegistryError, match=r"^No space left on device: the lake, or .* the next run goes on"),
+        plain_errors(),
+    ):
+        raise error
