@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import cleandoc
 
 from hypothesis import given
@@ -35,10 +36,9 @@ def test_the_table_in_the_docstring_names_every_state_and_where_it_leads():
     rows = cleandoc(F.__doc__).split("=\n")[2].split("\n===")[0]
     documented, state = {}, None
     for line in rows.splitlines():
-        words = line.replace(",", " ").split()
-        if words and line[:1].strip():
-            state = documented.setdefault(words[0], set())
-        state |= {word for word in line[62:].replace(",", " ").split() if word in F.__members__}
+        if line[:1].strip():
+            state = documented.setdefault(line.split()[0], set())
+        state |= F.__members__.keys() & re.findall(r"\w+", line[62:])
     assert documented == {
         one.name: {after.name for (state, _), after in MOVES.items() if state is one and after is not one} for one in F
     }
