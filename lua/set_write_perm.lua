@@ -38,8 +38,8 @@ local bodies, write, rest = plan_perms(name, function(data, topic)
   if mode == "give" and not given[topic] then
     return data
   end
-  local changed = with_perm(data, function(perm)
-    return mode == "add" and 6 or mode == "give" and bit.bor(perm, 2) or bit.band(perm, bit.bnot(2))
+  local changed = mode == "wipe" and without_write(data) or with_perm(data, function(perm)
+    return mode == "add" and 6 or bit.bor(perm, 2)
   end)
   return changed == data and data or keep_registered(changed, data)
 end, count > most and most or nil, ARGV[4])

@@ -296,7 +296,7 @@ def test_a_class_name_of_bench_means_one_thing():
 def test_only_the_store_names_keys_and_sends_commands(name):
     if room(name) != "store":
         for ours, imported in imports(name, MODULES[name]):
-            assert not ours or imported not in ("store.keys", "store.connection.client"), name
+            assert not ours or imported not in ("store.keys", "store.connection.asyncio_client"), name
         assert "store.client" not in MODULES[name].read_text(), name
 
 

@@ -2,7 +2,8 @@
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
          topics each), write(), rest; change(data, topic) returns the new queue data. Only write() writes. It reads
          about most topics, nil: all. rest "": no topic is left; else a later script continues with it.
-         with_perm(data, change) -> the queue data with the perm change(perm) ]]
+         with_perm(data, change) -> the queue data with the perm change(perm)
+         without_write(data) -> the queue data without the write permission ]]
 --- @include "include/collect"
 --- @include "include/rest"
 local TOPICS_AT_ONCE = 250 -- half an event; the names of this many are in memory (collect)
@@ -11,6 +12,12 @@ local function with_perm(data, change)
   return (string.gsub(data, '("p":)(%-?%d+)', function(name, perm)
     return name .. int(change(tonumber(perm)))
   end))
+end
+
+local function without_write(data)
+  return with_perm(data, function(perm)
+    return bit.band(perm, bit.bnot(2))
+  end)
 end
 
 local function plan_perms(broker_name, change, most, rest)

@@ -13,12 +13,6 @@
 local room = 3000
 expect("hash", P .. "wiping")
 
-local function without_write(data)
-  return with_perm(data, function(perm)
-    return bit.band(perm, bit.bnot(2))
-  end)
-end
-
 local function plan_wipe(name, rest)
   expect("hash", P .. "queues:" .. name)
   local count = call("HLEN", P .. "queues:" .. name)

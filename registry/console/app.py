@@ -25,7 +25,7 @@ from ..config.settings import Settings
 from ..errors import RegistryError, StartError, StoreUnavailable
 from ..operators.language import marked, say
 from ..operators.previews import Mistaken
-from ..operators.zone import choose_zone
+from ..operators.time_zone import choose_time_zone
 from ..store.store import Store
 from .connections import bounded
 from .context import BadRequest, Console, NotThere, PageNotAllowed, PageWriter
@@ -49,11 +49,11 @@ from .pages import (
     report,
     search,
     system,
+    time_zone,
     topics,
     users,
-    zone,
 )
-from .pages.zone import ZONE_COOKIE
+from .pages.time_zone import TIME_ZONE_COOKIE
 from .past import NotKnown, Past, PastRoutes
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
@@ -154,7 +154,7 @@ def _endpoint(
         if viewer is None:
             return login.ask(console, request)
         request.state.viewer = viewer
-        choose_zone(request.cookies.get(ZONE_COOKIE, ""))
+        choose_time_zone(request.cookies.get(TIME_ZONE_COOKIE, ""))
         try:
             viewer.check(needs_of_page(request))
             return await handler(console, request)
@@ -181,7 +181,7 @@ def _pages(console: Console) -> list[Route]:
         Route("/openapi.json", _endpoint(console, describe), methods=["GET"]),
         Route("/action", _endpoint(console, actions.do), methods=["POST"]),
         Route("/dismiss", _endpoint(console, now.do_dismiss), methods=["POST"]),
-        Route("/zone", _endpoint(console, zone.choose), methods=["GET"]),
+        Route("/zone", _endpoint(console, time_zone.choose), methods=["GET"]),
     ]
 
 
@@ -225,7 +225,7 @@ def _errors(console: Console) -> dict[Any, Callable[[Request, Exception], Awaita
         viewer = console.who(request)
         if viewer is None:
             return PlainTextResponse(say("there is no such page") + "\n", status)
-        choose_zone(request.cookies.get(ZONE_COOKIE, ""))
+        choose_time_zone(request.cookies.get(TIME_ZONE_COOKIE, ""))
         request.state.viewer = viewer
         return await console.page(
             request, "error.html", status, title=say("There is no such page"), text=say("The pages are at the top.")

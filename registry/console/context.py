@@ -25,8 +25,8 @@ from ..events.changes import Change
 from ..names import printable
 from ..operators.instants import parse_instant
 from ..operators.language import language, say
+from ..operators.time_zone import local_datetime, time_zone_name
 from ..operators.words import counted, duration, moment, perm, some, what
-from ..operators.zone import local_datetime, zone_name
 from .charts import minutes_chart
 from .facts import FactReader
 from .findings import LEVEL_NAMES, TopicSums, clock, sum_topics
@@ -389,4 +389,4 @@ def _zone() -> dict[str, Any]:
     now = now if now.tzinfo is not None else now.astimezone()
     offset = now.utcoffset()
     minutes = 0 if offset is None else round(offset.total_seconds() / 60)
-    return {"name": zone_name(), "text": now.strftime("%Z (UTC%z)"), "offset_min": minutes}
+    return {"name": time_zone_name(), "text": now.strftime("%Z (UTC%z)"), "offset_min": minutes}

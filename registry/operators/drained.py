@@ -27,7 +27,11 @@ class DrainNow(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_done:
-            return say("drained: every client that was heard within the last 3 minutes has the new routes")
+            minutes = DRAIN_SEEN_MS // 60_000
+            return say(
+                "drained: every client that was heard within the last {minutes} minutes has the new routes",
+                minutes=minutes,
+            )
         told = []
         if self.waiting:
             told.append(

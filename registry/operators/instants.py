@@ -7,7 +7,7 @@ import time
 from datetime import datetime, timedelta
 
 from .language import marked, say
-from .zone import in_zone, local_datetime
+from .time_zone import in_time_zone, local_datetime
 
 _AGO = re.compile(r"-(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
 _LENGTH = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
@@ -45,7 +45,7 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
             if of_day > now:
                 of_day -= timedelta(days=1)
             return round(of_day.timestamp() * 1000)
-        return round(in_zone(datetime.fromisoformat(text)).timestamp() * 1000)
+        return round(in_time_zone(datetime.fromisoformat(text)).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise ValueError(say("{text} is no time: ", text=repr(text)) + say(EXPECTED)) from None
 

@@ -24,9 +24,9 @@ from ..store.operator_reads import (
 from ..store.read_broker import read_broker
 from ..store.route_writes import RouteStore
 from ..store.store import Store
+from .closest_names import closest_names
 from .language import marked, say, say_number
 from .maintenance import begin_maintenance, end_maintenance, read_maintenance
-from .routes import closest_names
 from .wiped import read_taken
 from .words import counted, duration, moment, perm, queues_text, some
 

@@ -1,8 +1,7 @@
-"""A topic's route as clients get it, and existing names close to one that somebody asked for."""
+"""Topics' routes as clients get them."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from ..behaviour import behaviour_of
@@ -36,12 +35,3 @@ def routes_of(tables: Tables, own: Settings, topics: Iterable[str], compat: str)
         for topic in topics
     )  # fmt: skip
     return {topic: route for topic, route in routes if route is not None}
-
-
-def closest_names(wanted: str, names: set[str]) -> list[str]:
-    """The names that are most like ``wanted``, best first; at most five."""
-    by_lower = {name.lower(): name for name in sorted(names, reverse=True)}
-    wanted = wanted.lower()
-    inside = sorted((name for name in names if wanted in name.lower()), key=lambda name: (len(name), name))
-    close = [by_lower[name] for name in difflib.get_close_matches(wanted, by_lower, 5, 0.6)]
-    return list(dict.fromkeys([*inside[:3], *close]))[:5]

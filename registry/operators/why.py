@@ -16,9 +16,10 @@ from ..store.snapshot import read_head
 from ..store.store import Store
 from ..store.streams import EntryReader
 from ..tables.topic_history import RouteStep
+from .closest_names import closest_names
 from .history import read_history
 from .language import say
-from .routes import closest_names, route_of
+from .routes import route_of
 from .words import counted, moment, queues_text, some_of
 
 _DAY_MS: Final = 86_400_000

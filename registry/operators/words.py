@@ -9,7 +9,7 @@ from ..events import changes
 from ..events.changes import BrokerChange, Change
 from ..model import PERM_READ, PERM_WRITE, QueueData
 from .language import marked, say, say_number
-from .zone import local_datetime
+from .time_zone import local_datetime
 
 _NAMES_SHOWN: Final = 5
 

@@ -20,7 +20,7 @@ from ..errors import NoNamespace, StoreError, StoreUnavailable
 from ..events.by import DIRECT, By, this_process
 from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
-from .connection.client import open_client
+from .connection.asyncio_client import open_client
 from .connection.errors import mapped_errors
 from .connection.fitness import server_findings
 from .connection.schema import check_schema

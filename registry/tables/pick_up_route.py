@@ -1,6 +1,6 @@
 """Computes one topic's route from the tables, without any I/O.
 
-Source: RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHook (rocketmq 5.x).
+Source: RouteInfoManager.pickupTopicRouteData (rocketmq 5.x).
 """
 
 from __future__ import annotations
@@ -65,23 +65,3 @@ def _with_acting_master(row: BrokerRow, queue_data: QueueData) -> BrokerRow:
     shown = {broker_id: addr for broker_id, addr in addrs.items() if broker_id != lowest}
     shown[MASTER_ID] = addrs[lowest]
     return BrokerRow(row.cluster, shown, row.zone_name, row.enable_acting_master, row.rev)
-
-
-def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
-    """What a client of one zone gets: brokers of that zone (ignoring case), and groups without a master.
-
-    If no broker is left, the answer has empty lists (``docs/semantics.md 39``).
-    """
-    rows = {
-        name: row
-        for name, row in route.broker_rows.items()
-        if MASTER_ID not in row.broker_addrs or (row.zone_name or "").lower() == zone_name.lower()
-    }
-    gone = {addr for name, row in route.broker_rows.items() if name not in rows for addr in row.broker_addrs.values()}
-    return TopicRoute(
-        queue_datas={name: data for name, data in route.queue_datas.items() if name in rows},
-        broker_rows=rows,
-        filter_servers={addr: servers for addr, servers in route.filter_servers.items() if addr not in gone},
-        mappings=route.mappings,
-        order_topic_conf=route.order_topic_conf,
-    )

@@ -17,7 +17,7 @@ from mqregistry.config.settings import options_by_key
 from mqregistry.config.sources import build
 from mqregistry.embedded import find_server
 from mqregistry.errors import ConfigError
-from mqregistry.store.connection.client import open_client
+from mqregistry.store.connection.asyncio_client import open_client
 from mqregistry.store.connection.url import parse_url
 
 from .files import DEPLOY, ROOT, acl_users, command_lines, compose, dockerfile, environment, text, units

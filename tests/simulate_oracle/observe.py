@@ -15,7 +15,7 @@ import msgspec
 from mqregistry.errors import StoreError
 from mqregistry.simulate.day import DayPlan, OpKind
 from mqregistry.store import keys
-from mqregistry.store.connection.client import open_client
+from mqregistry.store.connection.asyncio_client import open_client
 from mqregistry.store.connection.errors import mapped_errors
 from tests.simulate_oracle.expect import Effect, Expected
 

@@ -12,7 +12,7 @@ import redis
 from bench.servers.redis_servers import HOST, RedisProcess
 from mqregistry.errors import ConfigError, StoreError, StoreUnavailable
 from mqregistry.store.change_reader import ChangeReader
-from mqregistry.store.connection.client import open_client
+from mqregistry.store.connection.asyncio_client import open_client
 from mqregistry.store.connection.url import PASSWORD_VARIABLE, is_open_to_others, parse_url, without_password
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from ...embedded import how_it_ended
 from ...errors import RegistryError, StartError
 from ...events.by import By
 from ...model import TopicRoute
+from ...operators.closest_names import closest_names
 from ...store.operator_reads import BrokerInfo, broker_info
 from ...tables.tables import Tables
 from ..options import read_settings
@@ -170,7 +170,7 @@ def _ended(topic: str, end: End, at_ms: int) -> str:
 def _no_such_topic(topic: str, names: set[str], at_ms: int) -> str:
     from mqregistry.pipeline.past.travel import show_ms
 
-    close = difflib.get_close_matches(topic, sorted(names), 3, 0.6)
+    close = closest_names(topic, names)[:3]
     if close:
         return f"no topic {topic!r} at {show_ms(at_ms)}; did you mean {' or '.join(close)}?"
     return f"no topic {topic!r} at {show_ms(at_ms)}; there were {len(names)} topics then"

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ...errors import RegistryError
+from ...operators.closest_names import closest_names
 from ...operators.language import marked, say
-from ...operators.routes import closest_names
 from ...store.auth.policies import PolicyStore
 from ...tables.tables import Tables
 from ..context import Console

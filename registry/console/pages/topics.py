@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...model import BrokerRow, QueueData
+from ...operators.closest_names import closest_names
 from ...operators.history import read_history
 from ...operators.language import say
-from ...operators.routes import closest_names, route_of
+from ...operators.routes import route_of
 from ...operators.why import asked_text
 from ...operators.words import perm
 from ...protocol.bodies.route import encode_route

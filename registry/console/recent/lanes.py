@@ -22,8 +22,8 @@ from ...events.changes import BrokerChange, Change, WritePermSet
 from ...follow.follow import Follow, StreamGap
 from ...model import MASTER_ID
 from ...operators.language import language, marked, say
+from ...operators.time_zone import local_datetime, time_zone_name
 from ...operators.words import counted
-from ...operators.zone import local_datetime, zone_name
 from ...store.snapshot import read_head
 from ...tasks import cancelled, pause
 from ..past import Past
@@ -97,7 +97,7 @@ class Lane:
     def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
         """The lane as SVG, with the same in words; since_ms: the time before is unknown."""
         pixel_ms = span_ms // _WIDTH
-        key = now_ms // pixel_ms, span_ms, since_ms, zone_name(), language()
+        key = now_ms // pixel_ms, span_ms, since_ms, time_zone_name(), language()
         if self._drawn is None or self._drawn[0] != key:
             begin_ms = (now_ms // pixel_ms + 1) * pixel_ms - span_ms
             self._drawn = key, self._svg(max(begin_ms, since_ms), begin_ms, now_ms, pixel_ms)

@@ -21,7 +21,7 @@ from ...protocol.bodies.tables import decode_data_version
 from ...protocol.bodies.wire_json import encode_data_version, is_null
 from ...protocol.codes import VERSION_V4_9_4, RequestCode
 from ...protocol.command import Command
-from ...tables.pick_up_route import in_zone
+from ...tables.zone_filter import in_zone
 from ..auth.peer import Peer
 from .configuration import update_namesrv_config
 from .context import RequestContext, log_write

@@ -12,7 +12,8 @@ from ...behaviour import FIVE, Behaviour
 from ...events.changes import WritePermSet
 from ...model import TopicRoute
 from ...protocol.bodies.route import encode_cluster_info, encode_route
-from ...tables.pick_up_route import in_zone, pick_up_route
+from ...tables.pick_up_route import pick_up_route
+from ...tables.zone_filter import in_zone
 from .view import Applied, View
 
 

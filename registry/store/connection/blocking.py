@@ -13,7 +13,7 @@ from redis.retry import Retry
 from ...errors import ConfigError, StoreError
 from ...events.journal import Stream
 from .. import keys
-from .client import NO_CLIENT_INFO
+from .asyncio_client import NO_CLIENT_INFO
 from .errors import mapped_errors
 from .url import RedisAddress, without_password
 

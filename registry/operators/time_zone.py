@@ -10,7 +10,7 @@ from typing import Final
 _chosen: Final[ContextVar[tzinfo | None]] = ContextVar("zone", default=None)
 
 
-def choose_zone(name: str) -> None:
+def choose_time_zone(name: str) -> None:
     """Use a zone of the IANA database, or ``UTC``, in this task; anything else: the zone of this machine."""
     _chosen.set(_zone_of(name))
 
@@ -24,7 +24,7 @@ def _zone_of(name: str) -> tzinfo | None:
         return None
 
 
-def zone_name() -> str:
+def time_zone_name() -> str:
     """The name of the zone that was chosen; empty: that of this machine."""
     zone = _chosen.get()
     return "" if zone is None else str(zone)
@@ -35,6 +35,6 @@ def local_datetime(ms: float) -> datetime:
     return datetime.fromtimestamp(ms / 1000, _chosen.get())
 
 
-def in_zone(written: datetime) -> datetime:
+def in_time_zone(written: datetime) -> datetime:
     """A time that somebody wrote; it is of the zone in use unless it names one."""
     return written if written.tzinfo is not None else written.replace(tzinfo=_chosen.get())

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse
 
 from ..context import Console
 
-ZONE_COOKIE: Final = "zone"
+TIME_ZONE_COOKIE: Final = "zone"
 _YEAR_S: Final = 366 * 86_400
 
 
@@ -22,7 +22,7 @@ async def choose(console: Console, request: Request) -> RedirectResponse:
     name = request.query_params.get("name", "")[:64]
     path = console.home_path or "/"
     if name:
-        answer.set_cookie(ZONE_COOKIE, name, max_age=_YEAR_S, path=path, httponly=True, samesite="strict")
+        answer.set_cookie(TIME_ZONE_COOKIE, name, max_age=_YEAR_S, path=path, httponly=True, samesite="strict")
     else:
-        answer.delete_cookie(ZONE_COOKIE, path=path, httponly=True, samesite="strict")
+        answer.delete_cookie(TIME_ZONE_COOKIE, path=path, httponly=True, samesite="strict")
     return answer

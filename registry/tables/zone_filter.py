@@ -1,0 +1,28 @@
+"""Takes out of a route what a client of one zone does not get.
+
+Source: ZoneRouteRPCHook (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+from ..model import MASTER_ID, TopicRoute
+
+
+def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
+    """What a client of one zone gets: brokers of that zone (ignoring case), and groups without a master.
+
+    If no broker is left, the answer has empty lists (``docs/semantics.md 39``).
+    """
+    rows = {
+        name: row
+        for name, row in route.broker_rows.items()
+        if MASTER_ID not in row.broker_addrs or (row.zone_name or "").lower() == zone_name.lower()
+    }
+    gone = {addr for name, row in route.broker_rows.items() if name not in rows for addr in row.broker_addrs.values()}
+    return TopicRoute(
+        queue_datas={name: data for name, data in route.queue_datas.items() if name in rows},
+        broker_rows=rows,
+        filter_servers={addr: servers for addr, servers in route.filter_servers.items() if addr not in gone},
+        mappings=route.mappings,
+        order_topic_conf=route.order_topic_conf,
+    )
