@@ -1,4 +1,4 @@
-"""Puts the console together: addresses, guard, loops; and serves it until it is stopped."""
+"""Builds the console from its addresses, middleware and loops, and serves it until it is stopped."""
 
 from __future__ import annotations
 
@@ -124,17 +124,17 @@ class _Static(StaticFiles):
 def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
     """The application of one namespace; its lifespan runs the loops."""
     return Starlette(
-        routes=[*_doors(console, console.logins), *_pages(console), *_shared([console])],
+        routes=[*_login_routes(console, console.logins), *_pages(console), *_shared([console])],
         middleware=guards(console.root_path, reach), exception_handlers=_errors(console), lifespan=_lifespan([console]),
     )  # fmt: skip
 
 
 def make_app_of_several(consoles: Sequence[Console], reach: Reach = _HERE) -> Starlette:
-    """The application of several namespaces, of which each has an application of its own below its root_path."""
+    """The application of several namespaces: each namespace has its own application below its root_path."""
     apps = {one: Starlette(routes=_pages(one), exception_handlers=_errors(one)) for one in consoles}
     first_page = Namespaces(apps, consoles[0].version)
     return Starlette(
-        routes=[*_doors(first_page, consoles[0].logins), *first_page.routes(), *_shared(consoles)],
+        routes=[*_login_routes(first_page, consoles[0].logins), *first_page.routes(), *_shared(consoles)],
         middleware=guards(first_page.root_path, reach), exception_handlers={404: first_page.elsewhere},
         lifespan=_lifespan(consoles),
     )  # fmt: skip
@@ -143,7 +143,7 @@ def make_app_of_several(consoles: Sequence[Console], reach: Reach = _HERE) -> St
 def _endpoint(
     console: Console, handler: Handler, twin: Twin | None = None, of: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Answers a page, or its twin as JSON if ``of`` is set: the address of that page, whose rights the twin needs."""
+    """The endpoint of a page or of its twin. of: for a twin, the path of the page, whose rights the twin needs."""
 
     async def answer(request: Request) -> Response:
         request.state.twin, request.state.is_twin = twin, bool(of)
@@ -185,7 +185,7 @@ def _pages(console: Console) -> list[Route]:
     ]
 
 
-def _doors(pages: PageWriter, logins: Logins | None) -> list[Route]:
+def _login_routes(pages: PageWriter, logins: Logins | None) -> list[Route]:
     """The addresses of the login, which all namespaces share."""
 
     def outside(handler: LoginHandler, logins: Logins) -> Callable[[Request], Awaitable[Response]]:
@@ -194,7 +194,7 @@ def _doors(pages: PageWriter, logins: Logins | None) -> list[Route]:
             try:
                 return await handler(pages, request, logins)
             except BadRequest as error:
-                return PlainTextResponse(f"{error}\n", 400, {"connection": "close"})  # the rest of it is not read
+                return PlainTextResponse(f"{error}\n", 400, {"connection": "close"})  # the rest of the body is not read
 
         return answer
 
@@ -209,7 +209,7 @@ def _doors(pages: PageWriter, logins: Logins | None) -> list[Route]:
 
 def _shared(consoles: Sequence[Console]) -> list[Route | Mount]:
     async def healthy(_: Request) -> Response:
-        stale = all(console.state.stale_since_ms is not None for console in consoles)  # they are of one Redis
+        stale = all(console.state.stale_since_ms is not None for console in consoles)  # one Redis holds all of them
         return PlainTextResponse("stale\n" if stale else "ok\n", 503 if stale else 200)
 
     return [
@@ -263,7 +263,7 @@ async def describe(console: Console, request: Request) -> Response:
 
 
 async def _refuse(console: Console, request: Request, refused: Refused) -> Response:
-    """The answer that names the missing right, and the command that gives it; an open page loads it by itself."""
+    """The page that names the missing right and the command that gives it; an open page of htmx loads it whole."""
     text, mend = str(refused), console.in_namespace(refused.mend)
     page = await console.page(request, "refused.html", 403, text=text, mend=mend, live=False, connected=False)
     if "hx-request" in request.headers:
@@ -272,7 +272,7 @@ async def _refuse(console: Console, request: Request, refused: Refused) -> Respo
 
 
 class _Server(uvicorn.Server):
-    """A server that ends normally after a signal: a requested end is no fault."""
+    """A server that ends normally after SIGTERM or SIGINT: the end was requested, and is no failure."""
 
     def __init__(self, config: uvicorn.Config, consoles: Sequence[Console]) -> None:
         super().__init__(config)
@@ -280,7 +280,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Instead of uvicorn's, which raises the signal again afterwards."""
+        """Handle the signals here: the method of uvicorn raises the signal again afterwards."""
         loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
         for number in numbers:
             loop.add_signal_handler(number, self._end)
@@ -304,13 +304,13 @@ async def serve(
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        stores: on namespaces that exist; with several, each has its pages below ``/ns/NAME``. folder: for checkpoints.
-        host: the caller has checked it, with reach. when_ready: called with the address of the console once it
-            answers. open_lake: opens the lake, which has an older past and makes the report. report_file: a report
-            that was made before.
+        stores: one for each namespace, which must exist; with several, each has its pages below ``/ns/NAME``.
+        folder: holds the checkpoints. host: the caller has checked it together with reach. when_ready: called with the
+            console's address once it answers. open_lake: opens the lake of a namespace, which has an older past and
+            makes the report. report_file: a report that was made before.
 
     Raises:
-        StartError: the port is taken; or users log in, and cannot be read.
+        StartError: the port is taken; or the console has a login, and cannot read the users.
     """
     async with contextlib.AsyncExitStack() as stack:
         consoles = []
@@ -335,7 +335,7 @@ async def serve(
                     "nobody can log in yet: 'mqregistry auth user add NAME --role operator', then "
                     "'mqregistry auth secret add NAME'"
                 ))  # fmt: skip
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the console itself says that it starts
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # when_ready tells of the start
         app = make_app(consoles[0], reach) if len(consoles) == 1 else make_app_of_several(consoles, reach)
         config = uvicorn.Config(
             app, host=host, port=port, log_config=None, access_log=False, lifespan="on",
@@ -352,7 +352,7 @@ async def serve(
         server = _Server(config, consoles)
 
         async def tell() -> None:
-            while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody
+            while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
                 await asyncio.sleep(0.01)
             shown = f"[{host}]" if ":" in host else host
             address = f"{'https' if reach.is_tls else 'http'}://{shown}:{port}"

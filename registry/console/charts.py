@@ -18,15 +18,16 @@ def minutes_chart(
     per_minute: Mapping[int, int], now_ms: int, *, of: str = "", what: str = "",
     is_level: bool = False, changes: str = "",
 ) -> Markup:  # fmt: skip
-    """What was counted in each minute of the hour until then, as bars; the label says the same to who cannot see them.
+    """A bar for the count of each minute in the hour up to ``now_ms``; the label says the same in words.
 
     Args:
-        of, what: the time, and the counted thing, in the language of the page. is_level: each minute has the
-            number that existed, not the number of new ones. changes: the address of the page of changes: a range that
-            is selected in the chart leads there (console.js).
+        of, what: words for the hour and for what is counted, in the language of the page. is_level: a count is how
+            many existed in that minute, not how many were new. changes: the address of the page of changes; it opens
+            when a range is selected in the chart (console.js).
     """
     last = now_ms // MINUTE_MS
-    counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]
+    minutes = range(last - MINUTES + 1, last + 1)
+    counts = [per_minute.get(minute, 0) for minute in minutes]
     most = max(counts) or 1
     step = _WIDTH / MINUTES
     bars = Markup("").join(
@@ -40,7 +41,7 @@ def minutes_chart(
     label = say("{sum} {what} {of}, at most {most} in a minute", sum=f"{sum(counts):,}", what=what, of=of,
                 most=f"{max(counts):,}")  # fmt: skip
     if is_level:
-        known = [per_minute[minute] for minute in range(last - MINUTES + 1, last + 1) if minute in per_minute] or [0]
+        known = [per_minute[minute] for minute in minutes if minute in per_minute] or [0]
         label = say("{now} {what} now, {least} to {most} {of}", now=f"{known[-1]:,}", what=what, of=of,
                     least=f"{min(known):,}", most=f"{max(known):,}")  # fmt: skip
     return Markup(

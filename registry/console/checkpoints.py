@@ -75,7 +75,7 @@ def decode_tables(data: bytes) -> Tables:
 class Checkpoints:
     """The checkpoints of one epoch of a namespace, as files that only this user may read.
 
-    folder: of the checkpoints of every namespace. redis, namespace, epoch: which tables.
+    folder: has a folder for each epoch of each namespace. redis, namespace, epoch: they name the tables.
     """
 
     def __init__(self, folder: Path, redis: str, namespace: str, epoch: str) -> None:
@@ -105,7 +105,7 @@ class Checkpoints:
             self.remove(old)
 
     def read(self, place: StreamPlace) -> Tables | None:
-        """The tables of a checkpoint; None: it is not there any more, or is no whole file."""
+        """The tables of a checkpoint; None: its file is missing or damaged."""
         try:
             return decode_tables(self._path(place).read_bytes())
         except (OSError, ValueError):

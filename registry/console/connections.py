@@ -1,4 +1,4 @@
-"""Bounds the console's connections: how many of one address and of all, and how long a request may take to come."""
+"""Limits the console's connections: how many one address and all together may open, how long a request may take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 MOST: Final = 1000
 MOST_OF_ADDRESS: Final = 64
 WITHIN_S: Final = 10.0
-"""The header of a request is whole within this time from its first byte; a form within this time after that."""
+"""A request's header must be complete within this time from its first byte; a form within this time after that."""
 
 _Protocol: Any = AutoHTTPProtocol
 
@@ -20,7 +20,7 @@ _Protocol: Any = AutoHTTPProtocol
 def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
     """The protocol class of one console's connections.
 
-    is_proxy: whether an address is a proxy's, behind which are many browsers.
+    is_proxy: whether an address is that of a proxy. Many browsers connect through it, so it has no limit of its own.
     """
     of_address: Counter[str] = Counter()
 
@@ -42,7 +42,7 @@ def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
                 self._look()
 
         def data_received(self, data: bytes) -> None:
-            """Give the next request its time."""
+            """Start the timer of the next request."""
             super().data_received(data)
             self._look()
 

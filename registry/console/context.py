@@ -31,7 +31,7 @@ from .charts import minutes_chart
 from .facts import FactReader
 from .findings import LEVEL_NAMES, TopicSums, clock, sum_topics
 from .links import Named, find_name, names_in
-from .locale.chosen import keep_language, of_page, say_html, say_number_html
+from .locale.chosen import keep_language, of_page, say_html, say_number_html, shown
 from .locale.commands import in_namespace
 from .login.logins import Logins
 from .login.needs import STRICTEST
@@ -70,11 +70,11 @@ class PageWriter:
     """Makes HTML of templates, with the addresses of other pages."""
 
     def __init__(self, root_path: str, home_path: str | None, version: str, namespace: str = "") -> None:
-        self.root_path = root_path.rstrip("/")  # what the addresses of its pages begin with
-        # what those of the whole process begin with: where a console has several namespaces, each has /ns/NAME below it
+        self.root_path = root_path.rstrip("/")  # the addresses of these pages begin with it
+        # all addresses of this process begin with it; if it has several namespaces, each has its pages at /ns/NAME
         self.home_path = self.root_path if home_path is None else home_path.rstrip("/")
         self.version = version
-        self.namespace = namespace  # whose pages these are; empty: of none
+        self.namespace = namespace  # the namespace of these pages; empty: none
 
     @property
     def is_one_of_several(self) -> bool:
@@ -93,7 +93,7 @@ class PageWriter:
         return self.home_url(f"/static/{name}", v=self.version)
 
     def fragment(self, template: str, **values: Any) -> str:
-        """Answer with a piece of a page."""
+        """A template as HTML."""
         ours = {"url": self.url, "home_url": self.home_url, "static": self._static, "linked": self.linked}
         return _environment().get_template(template).render(ours | {"version": self.version} | values)
 
@@ -103,9 +103,9 @@ class PageWriter:
         """A sentence in which names lead to their pages.
 
         Args:
-            names: in the order of the text, which may lack some. prefix: of the ids of the links, by which a
-                refresh finds the link with the focus again. in_list: the sentence is one of many, each with a page of
-                its own: the Tab key skips its links.
+            names: in the order of the text; the text may lack some of them. prefix: the ids of the links begin with
+                it; by its id a refresh finds the link that has the focus. in_list: the sentence is in a list of which
+                each item has its own link: the Tab key skips the links in the sentence.
         """
         made: list[str] = []
         place, rest = 0, ' tabindex="-1">' if in_list else ">"
@@ -154,7 +154,7 @@ class Console(PageWriter):
         self.missing = MissingNames(state)
         self.beats = Beats(state)
         self.report = report or ReportSource(None, None)
-        # None: it has no login, and everybody who reaches it is its operator; it is the viewer then
+        # None: there is no login, and the viewer of each request is this operator
         self.logins = logins
         self.operator = Viewer(secrets.token_urlsafe(32))
         self._sums: tuple[int, TopicSums] | None = None
@@ -163,7 +163,7 @@ class Console(PageWriter):
         state.on_load.append(self._words.clear)
 
     def in_namespace(self, text: str) -> str:
-        """A text that the catalogues of languages do not have, with the namespace in its commands, as sentences."""
+        """A text with the namespace in its commands: for texts that are in no catalogue, which does it by itself."""
         return in_namespace(text, self.namespace)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -176,9 +176,9 @@ class Console(PageWriter):
         return self.operator if self.logins is None else self.logins.viewer(request)
 
     def words(self, change: Change) -> Markup:
-        """The text of a change in a list; cached, as each refresh of each open page shows nearly the same ones."""
+        """The text of a change in a list. It is cached: each refresh of a page shows nearly the same changes."""
+        # The number of topics is in the key, because some parts of the newest change may still be missing.
         key = change.seq, len(getattr(change, "topics", ())), language()
-        # with the number of topics: some parts of the newest change may still be missing
         made = self._words.get(key)
         if made is None:
             if len(self._words) >= _WORDS:
@@ -188,7 +188,7 @@ class Console(PageWriter):
         return made
 
     def sums(self) -> TopicSums:
-        """Counted over all topics, once for each state of the tables."""
+        """The numbers over all topics, counted once for each state of the tables."""
         generation = self.state.generation
         if self._sums is None or self._sums[0] != generation:
             self._sums = generation, sum_topics(self.state.tables)
@@ -211,8 +211,8 @@ class Console(PageWriter):
         asked = {key: value for key, value in request.query_params.items() if key != "lang"}
 
         def again(**changed: Any) -> str:
-            """The address of the page with some of its query changed; None takes a field away."""
-            path = request.scope["path"] if request.method == "GET" else "/"  # what a form did has no address
+            """The address of the page with some of its query changed; None removes a field."""
+            path = request.scope["path"] if request.method == "GET" else "/"  # the answer to a form has no address
             return self.url(path, **(asked | changed))
 
         text = self.fragment(
@@ -245,7 +245,7 @@ class Console(PageWriter):
         )  # fmt: skip
 
     def status(self) -> str:
-        """Since when the page may be out of date: the words at the top of each page."""
+        """The words at the top of each page: up to date, or since when it is stale."""
         return Markup(self.fragment("status.html", state=self.state))
 
     async def instant(self, request: Request, name: str = "at") -> int | None:
@@ -268,8 +268,10 @@ class Console(PageWriter):
         return None if at_ms is None else await self.past.at(at_ms)
 
     async def then_if_known(self, request: Request) -> tuple[int | None, Then | None, str]:
-        """The same for a page that knows something else of that instant, too: when it is, None: now; its tables; why
-        nobody knows them. NotYet: it has not come.
+        """For a page that shows something of an instant even if the tables of then are unknown.
+
+        Returns the instant (None: now), its tables (None: now, or unknown), and why they are unknown. NotYet: the
+        instant has not come.
         """
         at_ms = await self.instant(request)
         if at_ms is None:
@@ -282,9 +284,9 @@ class Console(PageWriter):
             return at_ms, None, self.in_namespace(str(error))
 
     async def page_of(self, request: Request, template: str, then: Then | None, **values: Any) -> Response:
-        """A page of an instant, None: of now, from which a slider leads to other instants.
+        """A page of an instant (None: now), with a slider to other instants.
 
-        values: ``at_ms`` is among them where an instant is known whose tables are not.
+        values: they have ``at_ms`` if the tables of that instant are unknown.
         """
         of = {"then": then, "at_ms": then.at_ms if then is not None else None, "slider": await self._slider()}
         return await self.page(request, template, **(of | values))
@@ -293,7 +295,7 @@ class Console(PageWriter):
         """The first and the last instant of the slider."""
         reach = None
         if self.state.stale_since_ms is None:
-            with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and goes on without
+            with contextlib.suppress(StoreUnavailable):  # it has just gone: the page says so
                 reach = await self.past.reach()
         lake_ms = await self.past.lake_since_ms()
         now_ms = round(time.time() * 1000)
@@ -310,9 +312,9 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         # Rows follow each other without white space ("-%}"), else a refresh moves them and a selection is lost.
         autoescape=True, auto_reload=False, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined, finalize=_shown,
+        undefined=jinja2.StrictUndefined, finalize=shown,
     )  # fmt: skip
-    # for values that a form sends back: the plain name, only escaped for HTML
+    # for values that a form sends back: they are escaped for HTML alone, and not made printable
     templates.filters["raw_text"] = lambda text: Markup(escape(text))
     templates.filters["commands"] = _COMMAND.split
     templates.globals |= {
@@ -347,7 +349,7 @@ def change_number(text: str) -> int:
 
 
 def paged(request: Request, rows: Sequence[Any], name: str = "rows") -> dict[str, Any]:
-    """The values of a list for a template: the items of the requested page, under this name, and the number of all."""
+    """The values of a list for a template: the rows of the requested page, as ``name``, and the number of all rows."""
     pages, text = max(1, -(-len(rows) // _PER_PAGE)), request.query_params.get("page", "1")
     if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise BadRequest(say("page={text}: expected a number from 1 to {pages}", text=text[:30], pages=pages))
@@ -368,19 +370,14 @@ def order(request: Request, among: Collection[str], default: str) -> str:
 
 
 def time_tag(ms: int) -> Markup:
-    """A time of day with its date, for people and for programs."""
+    """The HTML element of a time."""
     iso = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
     day, _, clock_time = moment(ms).partition(" ")
-    # made of a number alone: nothing in it needs to be escaped, which takes most of the time of Markup.format
+    # No part needs to be escaped, since all are made of a number: escaping takes most of the time of Markup.format.
     return Markup(
         f'<time datetime="{iso}"><span class="day">{day}</span> {clock_time[:8]}'
         f'<span class="ms">{clock_time[8:]}</span></time>'
     )
-
-
-def _shown(value: Any) -> Any:
-    """Every text of a template passes here: characters that would change how the page is displayed are escaped."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _zone() -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What pages show and no event tells: deadlines, leases, streams and their readers, refused requests.
+"""Reads what pages show and no event has: deadlines, leases, streams and their readers, refused requests.
 
-Facts are read once a second, and at once after a change, at most ten times a second, for all open pages together.
+All open pages share the facts. They are read again when they are a second old, and after a change of the tables, at
+most ten times a second.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NAMES: Final = 2000
 
 
 class Facts(NamedTuple):
-    """All of it, as of ``head.now_ms``. refused: None: this login may not read it."""
+    """All facts, as of ``head.now_ms``. refused is None if the console's Redis login may not read it."""
 
     head: NamespaceHead
     brokers: list[BrokerInfo]
@@ -85,6 +86,6 @@ class FactReader:
             refused = await RefusalStore(store).summary()
         except StoreUnavailable:
             raise
-        except RegistryError:  # the operator's login may not read what authentication keeps
+        except RegistryError:  # this Redis login may not read what authentication keeps
             refused = None
         return Facts(head, brokers, workers, fleet, survey, refused)

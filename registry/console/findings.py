@@ -1,4 +1,4 @@
-"""Is anything wrong? In words: what, since when, until when and why. Pure: tables and facts in, sentences out."""
+"""Says in sentences what is wrong, since when, until when and why. Pure: tables and facts in, sentences out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SWEPT_MS: Final = 10_000
 _BEHIND_MS: Final = 3_000
 _UNREACHABLE_MOST: Final = 10
 _RECENT_MS: Final = 3_600_000
-# what a front end tells of one in Redis (channels.py)
+# what a front end writes into Redis about a broker that clients cannot reach (channels.py)
 _REGISTERS: Final = re.compile(r"a broker registers as (\S+), (.+), over a connection from (\S+)")
 
 
@@ -36,8 +36,8 @@ class ConsoleFinding(NamedTuple):
 
     level: Level
     text: str
-    page: str = ""  # where there is more, as a path with its query
-    dismiss: str = ""  # the departure in it, which an operator can remove from the page
+    page: str = ""  # the path, with its query, of the page that shows more
+    dismiss: str = ""  # the key of its departure, which an operator can dismiss
     names: tuple[Named, ...] = ()  # the names in it that have a page
 
 
@@ -50,7 +50,7 @@ class TopicSums(NamedTuple):
 
 
 def sum_topics(tables: Tables) -> TopicSums:
-    """Go through all topics once: 40,000 take some 20 ms, so callers keep it."""
+    """Count over all topics. 40,000 topics take some 20 ms, so callers keep the result."""
     unwritable = without = 0
     for topic, queue_datas in tables.topics.items():
         if is_unwritable(tables, topic):
@@ -69,7 +69,7 @@ def find(
     facts: Facts | None, tables: Tables, sums: TopicSums, *, stale_since_ms: int | None, reason: str,
     away: tuple[int, int] | None, recent: Iterable[Change] = (),
 ) -> list[ConsoleFinding]:  # fmt: skip
-    """Everything but what happened to brokers that somebody should look at.
+    """All findings of now, but for the incidents of brokers (recent/incidents.py).
 
     Args:
         stale_since_ms: when Redis last answered, None while it answers. reason: why it does not. away: start and end of
@@ -90,9 +90,7 @@ def find(
 
 
 def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list[ConsoleFinding]:
-    """Everything that somebody should have looked at, as far as the tables of an instant and the signs of life before
-    it tell, the worst first.
-    """
+    """The findings of a past instant, from its tables and the signs of life before it, the worst first."""
     found = []
     if tables.brokers and signs.heard_ms is not None and at_ms - signs.heard_ms > DEFAULT_HEARTBEAT_TIMEOUT_MS:
         text = say(
@@ -105,7 +103,7 @@ def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list
 
 def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[ConsoleFinding]:
     now_ms, up_ms = facts.head.now_ms, facts.head.up_since_ms
-    told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of leases that are gone by now
+    told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of front ends whose leases are gone by now
     last_ms = max((*(worker.heard_ms or 0 for worker in facts.workers), *told_ms), default=0)
     if last_ms < now_ms - _HEARD_MS:
         since = say("since {time}", time=clock(last_ms, now_ms)) if last_ms else say("now")

@@ -10,7 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from ..operators.language import say
 from .connections import WITHIN_S
-from .context import BadRequest
+from .context import BadRequest, PageNotAllowed
+from .login.guard import is_token
+from .login.viewer import viewer_of
 
 _MOST_BYTES: Final = 256 * 1024
 MOST_LOGIN_BYTES: Final = 4 * 1024
@@ -36,3 +38,13 @@ async def read_form(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str
         return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, errors="strict"))
     except ValueError:
         raise BadRequest(say("the form cannot be read")) from None
+
+
+async def read_checked_form(request: Request) -> dict[str, str]:
+    """The fields of a form that a page of this console made for this viewer; PageNotAllowed: it is another form."""
+    form = await read_form(request)
+    if not is_token(form.get("token", ""), viewer_of(request).token):
+        raise PageNotAllowed(
+            say("the form is of another run of this console, or of another login: open the page again")
+        )
+    return form

@@ -23,7 +23,7 @@ _BEFORE: Final = frozenset(("", " ", "/", "，", "：", "（"))
 
 
 class Named(NamedTuple):
-    """A name that a sentence has; kind is the path of its page, too."""
+    """A name in a sentence. kind is also the path of its page."""
 
     kind: Literal["topic", "broker", "cluster"]
     name: str
@@ -61,7 +61,7 @@ def _topics(names: Iterable[str]) -> Iterator[Named]:
 
 
 def find_name(text: str, name: str, begin: int) -> int:
-    """The first place, from a start on, at which a text has a name as a whole word; -1: nowhere."""
+    """The first index, from ``begin`` on, at which a text has a name as a whole word; -1: there is none."""
     while (place := text.find(name, begin)) >= 0:
         if text[max(0, place - 1) : place] in _BEFORE and _BEHIND.match(text, place + len(name)):
             return place

@@ -1,9 +1,7 @@
 """Several namespaces of one Redis in one console: a first page lists them, and a search looks through all.
 
-Each has its pages below ``/ns/NAME``.
-
-Each namespace has its own users and rules. A viewer without a login to a namespace learns nothing of it: its
-addresses give the same answer as those of a namespace that does not exist.
+Each namespace has its pages below ``/ns/NAME``, and its own users and rules. A viewer without a login to a namespace
+learns nothing of it: its addresses give the same answer as those of a namespace that does not exist.
 """
 
 from __future__ import annotations
@@ -37,12 +35,13 @@ class NamespaceLine(NamedTuple):
     """A namespace on the first page."""
 
     name: str
-    level: str  # of the worst that is wrong, empty: nothing is
-    text: str  # what that is
-    wrong: int
-    user: str  # the user who is logged in there; without the right to list its tables there are no numbers
+    level: str  # level, text: of the worst finding; empty: nothing is wrong
+    text: str
+    wrong: int  # the number of findings that are no notes
+    user: str  # the user who is logged in to it
     page: str
-    show: str = ""  # where there is more of it
+    show: str = ""  # the page that shows more of the worst finding
+    # the sizes; None: the viewer has no right to list the tables
     brokers: int | None = None
     broker_names: int | None = None
     clusters: int | None = None
@@ -61,9 +60,9 @@ SEARCH_TWIN: Final = Twin(
 
 
 class Namespaces(PageWriter):
-    """The first page of a console with several namespaces, and what leads to the pages of each.
+    """The first page of a console with several namespaces, and the routes to the pages of each.
 
-    apps: the pages of each namespace; the first one is that which addresses without a namespace mean.
+    apps: the pages of each namespace; an address without a namespace leads to the first one.
     """
 
     def __init__(self, apps: Mapping[Console, ASGIApp], version: str) -> None:
@@ -90,7 +89,7 @@ class Namespaces(PageWriter):
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whatever is below ``/ns``."""
+        """A request below ``/ns``."""
         request = Request(scope, receive)
         speak(request, self.namespace)
         name, slash, rest = scope["path"].removeprefix("/ns/").partition("/")
@@ -133,7 +132,7 @@ class Namespaces(PageWriter):
         return await self.first_page(request)
 
     async def search(self, request: Request) -> Response:
-        """What the searches of all namespaces find that this viewer may list."""
+        """The search in all namespaces that this viewer may list."""
         speak(request, self.namespace, english=wants_json(request))
         seen = self._seen(request)
         if not seen:
@@ -164,7 +163,7 @@ class Namespaces(PageWriter):
         return page
 
     async def describe(self, _: Request) -> Response:
-        """OpenAPI's description of these; each namespace has one of its own pages."""
+        """OpenAPI's description of the list and the search; each namespace describes its own pages."""
         twins = {_FIRST_TWIN: TWIN, twin_path(_SEARCH): SEARCH_TWIN}
         return JSONResponse(openapi(twins, self.version, self.root_path))
 
@@ -199,7 +198,7 @@ class Namespaces(PageWriter):
         )
 
     async def elsewhere(self, request: Request, _: Exception) -> Response:
-        """An address without a namespace, from the time of a single namespace: it leads to the first one."""
+        """Redirect an address without a namespace to the first one: it is from when the console had only that one."""
         speak(request, self.namespace)
         if self._first.who(request) is None:
             return login.ask(self, request)
@@ -208,5 +207,5 @@ class Namespaces(PageWriter):
 
 
 def _listed(seen: Sequence[tuple[Console, Viewer]]) -> list[tuple[Console, Viewer]]:
-    """Those whose tables the viewer may list: each one's own search and stream need that, too."""
+    """The namespaces whose tables the viewer may list: the search and stream of each namespace need that, too."""
     return [(console, viewer) for console, viewer in seen if viewer.may(LIST)]

@@ -1,9 +1,9 @@
-"""Time travel without a lake: the tables of an instant, from a checkpoint and a replay of the stream behind it.
+"""Gives the tables of a past instant: of a checkpoint, to which it applies the changes after it (a replay).
 
-Events hold new values, so a replay can only go forward, from complete tables: the empty ones before
-change 1, while the stream still has that, or a checkpoint. The console writes one when it starts, one each hour, and
-one after a number of changes of a replay. So the past is known exactly from a certain time on, which pages show.
-An older past, or the past before Redis was emptied, comes from the lake if the console has one.
+Events hold only new values, so a replay goes forward and begins with complete tables: those of a checkpoint, or the
+empty tables before change 1 while the stream still has change 1. The console writes a checkpoint when it starts, each
+hour, and after each 20,000 changes of a replay. Pages show since when the past is known. An older past, or the past
+before Redis was emptied, comes from the lake if the console has one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _EVERY_S: Final = 3600
 _REPLAYED_EVERY: Final = 20_000
 _KEPT: Final = 2
 _LAKE: Final = marked(
-    "'mqregistry pipeline run' keeps longer: with its --lake the console shows that too, as 'mqregistry route TOPIC "
-    "--at TIME' does"
+    "'mqregistry pipeline run' keeps changes longer: with its --lake the console shows them, too, as 'mqregistry route "
+    "TOPIC --at TIME' does"
 )
 _ASK_AGAIN_S: Final = 60.0
 
@@ -51,7 +51,7 @@ class NotYet(NotKnown):
 
 
 class KnownPast(NamedTuple):
-    """Since when the past is known. whole: from the first change of the namespace on; origin: where a replay begins."""
+    """Since when the past is known. whole: since the namespace's first change. places: the checkpoints since then."""
 
     since_ms: int
     whole: bool
@@ -75,7 +75,7 @@ class Then(NamedTuple):
     tables: Tables
     # brokerName -> the last change of its row that the replay saw: when, and by whom
     since: dict[str, tuple[int, By | None]]
-    of_lake: bool = False  # they come from the lake, which has no seq and ms of all tables
+    of_lake: bool = False  # the tables come from the lake, which does not know seq and ms
 
 
 class PastRoutes(Protocol):
@@ -129,22 +129,22 @@ class Past:
                 await pause(1.0)
 
     async def write_now(self) -> bool:
-        """Write a checkpoint of the tables now, unless there is one of this change; forget those before the stream.
+        """Write a checkpoint of the tables now if there is none of this change; remove those older than the stream.
 
-        Returns False when some parts of a change are still to come.
+        Returns False if the tables lack some parts of a change.
         """
         state = self._state
         if not state.is_whole:
             return False
         if state.last_id == "0-0" or state.seq == 0:
             return True
-        # at once, so that nothing changes meanwhile
+        # without an await in between, so that all four are of the same change
         checkpoints, seq, last_id, data = self._checkpoints(), state.seq, state.last_id, encode_tables(state.tables)
         latest_ms = state.latest_ms
         found = await find_change(state.store, seq)
         if found is None:  # it was trimmed, or lost, meanwhile
             return True
-        # No earlier than any change in it, even if the clock was set back: ids of the stream never go back.
+        # Not earlier than any change in these tables, even if the clock was set back: ids of the stream never go back.
         known = checkpoints.places()
         id_ms = int(last_id.partition("-")[0])
         ms = max(found[1][-1].ms, latest_ms, id_ms, *(one.ms for one in known if one.seq < seq))
@@ -215,9 +215,7 @@ class Past:
             why = (
                 say("the first change of this namespace was made then, or Redis was emptied before")
                 if reach.whole
-                else say(
-                    "of what was before, the stream does not hold every change any more, and no checkpoint is older"
-                )
+                else say("the stream does not hold every earlier change any more, and no checkpoint is older")
             )
             text = say(
                 "{time} is before {since}, and the past is known since then: {why}. ", time=moment(at_ms),
@@ -230,7 +228,7 @@ class Past:
         return await self._forward(begin.tables, begin.place, at_ms)
 
     async def begin(self, at_ms: int) -> Beginning | None:
-        """The start of a replay of the time since an instant, or of a part of it; None: nothing is known."""
+        """Where a replay begins that shows the time since an instant, as far as it is known; None: nothing is known."""
         async with self._busy:
             reach = await self.reach()
             if reach is None:
@@ -242,8 +240,7 @@ class Past:
         """The last checkpoint before an instant, or the empty tables before change 1."""
         checkpoints = self._checkpoints()
         for place in reversed([one for one in reach.places if one.ms <= at_ms]):
-            gone = await _has_vanished(self._state.tail_store, place)
-            # else Redis lost changes, and got others since
+            gone = await _has_vanished(self._state.tail_store, place)  # Redis lost changes, and got others since
             tables = None if gone else await asyncio.to_thread(checkpoints.read, place)
             if tables is not None:
                 return Beginning(tables, place, place.ms)
@@ -271,7 +268,7 @@ class Past:
         return Then(at_ms, seq, ms, tables, since)
 
     def _write_of_replay(self, tables: Tables, place: StreamPlace) -> None:
-        """So that the next replay of about the same time is short."""
+        """Write a checkpoint within a replay, so that the next replay to about the same time is short."""
         try:
             self._checkpoints().write(place, encode_tables(tables))
         except OSError as error:
@@ -291,9 +288,9 @@ def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:
 
 
 async def _has_vanished(tail_store: Store, place: StreamPlace) -> bool:
-    """Whether Redis has lost the change of a place; a stream that was trimmed after it does not show that."""
+    """Whether Redis has lost the change of a place. If it was only trimmed, the next change has a higher number."""
     if await last_change_id(tail_store) == place.last_id:
-        return False  # of a stream that was trimmed whole nothing else tells
+        return False  # the stream may have no entry: then only this id shows that nothing was lost
     ms, _, number = place.last_id.partition("-")
     before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
     reader = ChangeReader(tail_store, before)

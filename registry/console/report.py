@@ -1,4 +1,4 @@
-"""The report of the pipeline, as a page of the console: from a file, or made here from the lake."""
+"""Where the console gets the report of the pipeline: from a file, or from the lake."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NoReport(RegistryError):
 
 
 class GoldReport(NamedTuple):
-    """html: a whole page, which brings all that it needs. made_ms: when it was made. until_ms: up to when it knows what
-    happened, None: only the page itself says so. source: the file that it is from; empty: made of the lake.
+    """html: a whole page, which loads nothing. made_ms: when it was made. until_ms: it shows what happened until then;
+    None: only the page itself says until when. source: the file that it is from; empty: it was made from the lake.
     """
 
     html: str
@@ -31,9 +31,9 @@ class GoldReport(NamedTuple):
 
 
 class ReportSource:
-    """Gives the report; one that is made here is kept for a minute.
+    """Gives the report of a file that ``mqregistry pipeline report`` wrote, or else one that the lake makes.
 
-    file: made by ``mqregistry pipeline report``; comes before the lake. lake: makes one.
+    A report of the lake is kept for a minute.
     """
 
     def __init__(self, file: Path | None, lake: PastRoutes | None) -> None:

@@ -44,10 +44,9 @@ MINUTES: Final = 60
 
 
 class WakingPace:
-    """Wakes open pages for which something is new, two at a time, with a moment in between, in which the processor is
-    anybody's.
+    """Wakes open pages for which something is new, two at a time, with a pause of 1 ms in between.
 
-    A console may share a core with a front end: what it does in one go, lookups wait for.
+    A console may share a core with a front end, which then answers lookups in these pauses.
     """
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class WakingPace:
 
 
 class OpenPage:
-    """A browser that shows pages, of one namespace or several: woken when something is new."""
+    """The stream of events of one browser, for one namespace or several; it is woken when something is new."""
 
     def __init__(self, *states: State) -> None:
         self._states = states
@@ -114,10 +113,10 @@ class State:
         # when Redis last answered (time of this machine), None while it does
         self.stale_since_ms: int | None = round(time.time() * 1000)
         self._why: tuple[str, dict[str, Any]] = marked("the tables are being read"), {}
-        self.away: tuple[int, int] | None = None  # the last time that Redis was away, from and to
+        self.away: tuple[int, int] | None = None  # the last time that Redis was away: begin and end
         # the entries of the stream of changes in the last hour, by minute since 1970
         self.per_minute: dict[int, int] = {}
-        self.counted_ms: int | None = None  # since when
+        self.counted_ms: int | None = None  # since when they are counted; None: the whole hour
         self.latest_ms = 0  # the latest time of a change that this process saw
         self.recent: deque[Change] = deque(maxlen=_RECENT)
         self.listeners: set[OpenPage] = set()
@@ -127,9 +126,9 @@ class State:
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[Change], None]] = []
         self._follow: Follow | None = None  # None: the tables must be read, for the first time or again
-        self._gathers = False
-        self._last_seq = -1  # of the last event that was read
-        self._asked = False
+        self._gathers = False  # whether the next changes are read together
+        self._last_seq = -1  # the number of the last event that was read; the tables may lack a part of this change
+        self._asked = False  # whether a read failed, and Redis was then asked once more
         self._heard_ms = round(time.time() * 1000)
 
     @property
@@ -180,8 +179,9 @@ class State:
                 await pause(_RETRY_S)
 
     async def _answers(self) -> bool:
-        """Whether Redis answers after all: a read may have been given up because this process was held, or one
-        connection broke. It is asked once, and then not before a read went well.
+        """Whether Redis answers after all: a read also fails if this process was suspended, or if one connection broke.
+
+        Redis is asked once, and again only after a read succeeded.
         """
         if self._asked:
             return False

@@ -1,7 +1,7 @@
-"""Pages as JSON, for programs: what each page has there, in a form with a version; and OpenAPI's description of all.
+"""The twin of a page: its content as JSON for programs, in a form with a version; and OpenAPI's description of twins.
 
-A page lists the members of its twin, with their types (:class:`Twin`); the values are those of its template, so a
-caller gets the same data as on the page.
+The handler of a page lists the members of its twin with their types (:class:`Twin`); the values are those that the
+template of the page gets.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Twin(NamedTuple):
 
     summary: str
     fields: Mapping[str, Any]  # name -> type, of the values that its template gets
-    query: tuple[str, ...] = ("at",)  # what the address may have
+    query: tuple[str, ...] = ("at",)  # the members that the query of its address may have
 
 
 class PageHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What all pages have in common."""
+    """The members that all twins have."""
 
     version: int
     namespace: str
@@ -104,11 +104,8 @@ def _members(of: Any) -> dict[str, Any]:
 
 
 def _is_data(of: Any) -> bool:
-    """Whether values of this type are data, and not HTML, a function, or an object that draws something."""
-    if not isinstance(of, type):
-        return "Callable" not in str(of)
-    is_ours = of.__module__.startswith(__name__.partition(".")[0])
-    return of is By or issubclass(of, msgspec.Struct) or hasattr(of, "_fields") or not (is_ours or of is Markup)
+    """Whether values of this type are data, and not HTML or a function."""
+    return of is not Markup and "Callable" not in str(of)
 
 
 @functools.cache

@@ -16,14 +16,14 @@ class NotUndone(RegistryError):
 
 
 def can_undo(change: Change) -> bool:
-    """Whether an action may reverse it: changes by brokers and processes come back by themselves."""
+    """Whether an action may reverse a change; no action reverses what a broker or a process of the registry did."""
     if isinstance(change, (KvPut, KvDeleted)):
         return change.key is not None
     return isinstance(change, (TopicDeleted, TopicRegistered, WritePermSet))
 
 
 def undo_of(change: Change, before: Tables, now: Tables) -> dict[str, str]:
-    """The fields of the action; change: whole, before: the tables before it."""
+    """The fields of the action that reverses a change. change: with all its parts. before: the tables before it."""
     match change:
         case KvPut() | KvDeleted() if change.key is not None:
             value = before.kv.get(change.kv_namespace, {}).get(change.key)

@@ -65,7 +65,7 @@ def test_a_translation_keeps_the_elements_the_commands_and_the_ends_of_its_sente
 def test_what_is_said_is_found():
     found = spoken()
     assert len(found) > 600
-    assert "registry/console/templates/now.html" in found["None is kept."][0]
+    assert "registry/console/templates/now.html" in found["There is no change to show."][0]
     assert ("{number} topic", "{number} topics") in found
     assert message_of("counted", ("what",)) == ("{number} what", "{number} whats")
     assert message_of("counted", (None, "entry", "entries")) == ("{number} entry", "{number} entries")

@@ -90,7 +90,7 @@ async def test_the_page_of_a_cluster(site, bed):
     facts = {key: re.sub(r"<[^>]+>", "", value) for key, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)}
     assert facts == {
         "Brokers": "3 processes of 3 broker names", "Without a master": "1 broker name: headless",
-        "Not to be written to": "mid", "Topics": "5",
+        "Cannot be written to": "mid", "Topics": "5",
     }  # fmt: skip
     assert names_of(await site.get("/topics", cluster="c1"), "Topic") == ["only-c1", "t0", "t1", "t2", "t3"]
     assert names_of(await site.get("/topics", cluster="c2"), "Topic") == ["t0", "t1", "t2"]

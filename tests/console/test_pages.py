@@ -236,7 +236,7 @@ async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(
     assert "10.0.3.9, 10.0.3.7, 10.0.3.8" in row
     assert "Some of them: 10.0.3.9, 10.0.3.7, 10.0.3.8." in unlinked(await site.get("/topic", 404, name="order"))
     assert "there is a route" in text[text.index(">bills<") :][:600]
-    assert "other names, more than are counted one by one" in text
+    assert "other names, which are not counted one by one" in text
     assert html.escape(HOSTILE, quote=False) in text.replace("&#34;", '"')
     assert "<script>alert" not in text
     assert ">orders<" not in text

@@ -103,7 +103,7 @@ async def test_behind_a_trimmed_stream_it_is_known_from_the_first_checkpoint_on(
         model_late = [change for change in model.changes if change.seq > middle.seq]
         for change in model_late[::5]:
             assert (await site.console.past.at(change.ms)).tables.contents() == model.at(change.ms)
-        with pytest.raises(NotKnown, match=r"no checkpoint is older\. 'mqregistry pipeline run' keeps longer"):
+        with pytest.raises(NotKnown, match=r"no checkpoint is older\. 'mqregistry pipeline run' keeps changes longer"):
             await site.console.past.at(model.changes[0].ms)
         text = await site.get("/brokers", 404, at=str(model.changes[0].ms))
         assert "the past is known since then" in text

@@ -44,7 +44,7 @@ def catalogue(code: str) -> NullTranslations:
 
 @functools.cache
 def _of(code: str, namespace: str) -> NullTranslations:
-    """The same for the pages of a namespace; always the same object, as caches have it in their keys."""
+    """The same for the pages of a namespace; always the same object, since caches use it as a key."""
     return OfNamespace(catalogue(code), namespace)
 
 
@@ -77,7 +77,8 @@ def speak(request: Request, namespace: str, *, english: bool = False) -> None:
     """Use the language of a request in this task.
 
     Args:
-        namespace: that of the page, named in commands; empty: the page has none. english: for answers to programs.
+        namespace: of the page; commands in sentences name it. Empty: the page has none. english: English in any case,
+            for programs.
     """
     code = "en" if english else language_of(request)
     request.state.language = code
@@ -102,25 +103,20 @@ def of_page(request: Request) -> dict[str, Any]:
 def say_html(message: str, **values: Any) -> Markup:
     """A sentence of a template, which may have elements of HTML; the values of its placeholders are escaped."""
     text = _html(language(), message)
-    return text.format(**_shown(values)) if values else text
+    return text.format(**{key: shown(value) for key, value in values.items()}) if values else text
 
 
 @functools.lru_cache(maxsize=4096)
 def _html(words: NullTranslations, message: str) -> Markup:
-    """Cached: a table has the same few sentences in all cells; to look each up took half the time of a page."""
+    """Cached: the cells of a table have the same few sentences, and looking up each took half the time of a page."""
     return Markup(words.gettext(message))
 
 
 def say_number_html(one: str, several: str, number: int, **values: Any) -> Markup:
     """The same for a sentence with a number."""
-    return Markup(
-        say_number(one, several, number, **{key: Markup.escape(each) for key, each in _shown(values).items()})
-    )
+    return Markup(say_number(one, several, number, **{key: Markup.escape(shown(each)) for key, each in values.items()}))
 
 
-def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Escape characters that would change how the page is displayed, as in every text of a template."""
-    return {
-        key: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-        for key, value in values.items()
-    }
+def shown(value: Any) -> Any:
+    """Every value in a page passes here: characters that would change how the page is displayed are escaped."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -105,7 +105,7 @@ class Guard:
 
 
 class Peers:
-    """Records the peer before X-Forwarded-For replaces it. Without own TLS only proxies and loopback are served."""
+    """Records the peer before X-Forwarded-For replaces it. Without own TLS it serves only proxies and loopback."""
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
@@ -139,5 +139,5 @@ def guards(root_path: str, reach: Reach) -> Sequence[Middleware]:
 
 
 def is_token(given: str, token: str) -> bool:
-    """Whether a form was made by this console."""
+    """Whether the token of a form is the expected one."""
     return hmac.compare_digest(given.encode(), token.encode())

@@ -1,4 +1,4 @@
-"""Logs users in and out: cookies, sessions, failed tries; open pages load again when one of these changes."""
+"""Logs users in and out: cookies, sessions, failed tries; open pages load again when rules or sessions change."""
 
 from __future__ import annotations
 
@@ -125,8 +125,10 @@ class Logins:
         return LoginAnswer(opened, "" if opened else refused)
 
     def _prove(self, source: Address | None, name: str, secret: str) -> Proven | None:
-        """The user of this namespace with this secret. A login that succeeds in another namespace is no failed try:
-        its administrator could make users there to guess secrets here. After too many such logins, all fail here.
+        """The user of this namespace with this name and secret; None: there is none.
+
+        A secret that is wrong here and right in another namespace is no failed try. So an administrator of the other
+        one could make users there to guess secrets here: after too many such tries, every try fails here for a while.
         """
         return None if self._guesses.wait_s(source) else prove(self.rules.policy, name, secret)
 
@@ -145,7 +147,7 @@ class Logins:
     # cookies
 
     def give(self, request: Request, response: Response, value: str) -> None:
-        """Put the session into a cookie that scripts cannot read, and that requests of other sites do not have."""
+        """Put the session into a cookie that no script can read, and that no browser sends from other sites."""
         secure = request.headers.get("origin", "").startswith("https://")  # to this console, or to a proxy before it
         response.set_cookie(self._cookie(secure), value, **self._about(secure))
 

@@ -1,4 +1,4 @@
-"""The rights that pages and actions of the console need: those of the same requests at a name server."""
+"""The rights that pages and actions of the console need: those that a name server asks for the same requests."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _BY_PART: Final = frozenset(("/kv", "/action", "/zone"))
 
 
 def needs_of_page(request: Request) -> Needs:
-    """What a page needs, one of these; nothing: each part of it needs something of its own.
+    """The needs of a page, of which one is enough; empty: the page checks the rights on each of its parts.
 
-    A page without such a request shows all tables, or data from them: it needs the rights of their lists.
+    A page that answers no single request shows all tables, or data from them: it needs the right to list them.
     """
     path = request.scope["path"]
     if path in _BY_PART:
@@ -66,7 +66,7 @@ def of_kv(kv_namespace: str) -> Needs:
 
 
 def needs_of_change(change: Change) -> list[Needs]:
-    """The needs for showing a change, all of them: the rights on its contents, besides those of the page."""
+    """The needs for showing a change, besides those of the page: a viewer must fulfil each of them."""
     match change:
         case KvPut() | KvDeleted():
             return [of_kv(change.kv_namespace)]
@@ -80,7 +80,7 @@ def needs_of_change(change: Change) -> list[Needs]:
             return _of_routes(change.topics)
         case BrokerRefused() | StreamAlarm() | AuthChanged():  # they name brokers and readers, which the page lists
             return []
-    return [STRICTEST]  # of an event that is not among these
+    return [STRICTEST]  # an event that no case names
 
 
 def _of_routes(topics: Iterable[str]) -> list[Needs]:
@@ -91,10 +91,10 @@ def _of_routes(topics: Iterable[str]) -> list[Needs]:
 def needs_of_action(
     asked: Mapping[str, str], queues: Mapping[str, tuple[int, int, int]], brokers: Mapping[str, BrokerRow]
 ) -> Needs:
-    """What an action needs, one of these: as the request does that mqadmin would send for it.
+    """The needs of an action, of which one is enough: those of the request that mqadmin would send for it.
 
     Args:
-        asked: the fields of its form. queues: of a topic that gets some. brokers: by brokerName.
+        asked: the fields of its form. queues: those that set-topic gives to the topic. brokers: by brokerName.
     """
     name = asked["name"].strip()
     match asked["do"]:
@@ -115,7 +115,7 @@ def needs_of_action(
             return _needs(RequestCode.PUT_KV_CONFIG, namespace=asked["kv_namespace"])
         case "delete-kv":
             return _needs(RequestCode.DELETE_KV_CONFIG, namespace=asked["kv_namespace"])
-    return STRICTEST  # of an action that is not among these, and to give rights, with all other rights
+    return STRICTEST  # an action that no case names, and allow, which needs all other rights, too
 
 
 def needs_of_preview(asked: Mapping[str, str]) -> Needs:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ...auth.policy import Policy
 from ...auth.users import MOST_SECRETS, Secret, User
 
-# Texts are compared by their digests under a key of this process: so the time does not show their lengths.
+# Digests under a key of this process are compared, not texts: so the time does not show how long a secret is.
 _KEY: Final = secrets.token_bytes(32)
 _NOBODYS: Final = Secret("", secrets.token_urlsafe(32))
 

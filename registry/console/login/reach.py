@@ -1,4 +1,4 @@
-"""From where a console may be reached, decided before it starts: without TLS only where nobody else can listen."""
+"""Checks from where a console may be reached, before it starts: no secret may cross the network without TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Reach(NamedTuple):
     """How a console is reached."""
 
     login: bool = False
-    # under which browsers open it, besides the loopback addresses: https://console.example, as they write it
+    # the addresses under which browsers open it, as they write them (https://console.example), besides loopback
     origins: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()  # networks of proxies, whose X-Forwarded-For is believed
     cert: Path | None = None  # cert, key: files for TLS at its own port
@@ -42,14 +42,14 @@ class Reach(NamedTuple):
 def check_reach(
     host: str, *, login: bool, origins: Sequence[str], proxies: Sequence[str], cert: Path | None, key: Path | None
 ) -> Reach:
-    """What was asked for, if nobody can read or change anything there whom nobody asked who he is.
+    """The reach that was asked for, if others than users of this machine must log in there, and over TLS.
 
     A ValueError names what is wrong or contradictory, and what to do.
     """
     if (cert is None) != (key is None):
         raise ValueError("--tls-cert and --tls-key: give both, or neither")
     if proxies and not login:
-        raise ValueError("--proxy tells whose address a browser has, which only --login asks for: add it")
+        raise ValueError("--proxy says whose X-Forwarded-For is believed, which only --login uses: add --login")
     reach = Reach(login, tuple(map(parse_origin, origins)), tuple(map(_parse_proxy, proxies)), cert, key)
     if cert is not None and key is not None:
         _check_certificate(cert, key)
@@ -82,7 +82,7 @@ def check_reach(
 
 
 def parse_origin(text: str) -> str:
-    """An origin as browsers write it: in lower case, without the port that its scheme has anyway."""
+    """An origin as browsers write it: in lower case, without the default port of its scheme."""
     try:
         parts = urlsplit(text.rstrip("/"))
         fits = parts.scheme in _PORTS and parts.hostname and not (parts.path or parts.query or parts.fragment)

@@ -33,7 +33,7 @@ class Rules:
         self._complaint = ""
 
     async def start(self) -> None:
-        """Read them for the first time; StartError: this Redis login may not, or this release cannot."""
+        """Read the rules for the first time. StartError: this Redis login may not read them, or this release cannot."""
         try:
             self.policy = await self._policies.read()
         except StoreUnavailable:
@@ -68,4 +68,4 @@ class Rules:
     def _complain(self, error: RegistryError) -> None:
         if str(error) != self._complaint:
             self._complaint = str(error)
-            logger.warning("who may do what cannot be read, what was known goes on: %s", printable(str(error)))
+            logger.warning("the rules cannot be read, the known ones stay in force: %s", printable(str(error)))

@@ -30,9 +30,9 @@ class Session:
 
     def __init__(self, user_name: str, secret_id: str, now_s: float) -> None:
         self.user_name = user_name
-        self.secret_id = secret_id  # of the secret that was shown
+        self.secret_id = secret_id  # the id of the secret that the user logged in with
         self.since_s = self.used_s = now_s
-        self.token = secrets.token_urlsafe(32)  # the token that proves that a page of this session made a form
+        self.token = secrets.token_urlsafe(32)  # proves that a page of this session made a form
         self.over = False
 
 
@@ -77,7 +77,7 @@ class Sessions:
         return not session.over
 
     def review(self, policy: Policy) -> list[Session]:
-        """End the sessions whose user these rules no longer have; returns them."""
+        """End the sessions that are over under these rules, and return them."""
         gone = [session for session in self._sessions.values() if self._why_over(session, policy)]
         for session in gone:
             self.end(session)

@@ -1,4 +1,4 @@
-"""Bounds how often one address may try a secret that is wrong, and slows down tries of one user from everywhere."""
+"""Limits how often one address may try wrong secrets, and slows down tries as one user from all addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from ipaddress import IPv6Address
-from typing import Final
+from typing import Any, Final
 
 from ...networks import Address
 
@@ -14,15 +14,14 @@ MOST_TRIES: Final = 10
 WITHIN_S: Final = 600.0
 SLOW_S: Final = 3.0
 """How long a try waits after too many wrong ones for this user, unless he logged in from its address before."""
-_MOST_USERS: Final = 10_000
-_MOST_ADDRESSES: Final = 10_000
+_MOST: Final = 10_000  # addresses, users, and both together
 _IPV6_HOST_BITS: Final = 64  # one customer has all of these addresses
 
 
 class Tries:
-    """Tries that failed, by address. A success takes none of them back: else the owner of one secret could try others.
+    """Tries that failed, by address; all unknown addresses count together.
 
-    All unknown addresses count together.
+    A success resets no count: else who has one secret could try others without end.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,24 +47,25 @@ class Tries:
         return SLOW_S if many and (user, _key(source)) not in self._let_in else 0.0
 
     def let_in(self, source: Address | None, user: str) -> None:
-        """A try from there was right."""
+        """A try as this user from this address was right."""
         self._let_in[user, _key(source)] = None
-        self._let_in.move_to_end((user, _key(source)))
-        while len(self._let_in) > _MOST_ADDRESSES:
-            self._let_in.popitem(last=False)
+        _keep_newest(self._let_in, (user, _key(source)))
 
     def failed(self, source: Address | None, user: str = "") -> None:
-        """A try from there was wrong; user: whose name it had, "" = nobody's."""
+        """A try from this address was wrong. user: the user whose name was given; "": no user has it."""
         if user:
             self._of_user.setdefault(user, deque(maxlen=MOST_TRIES)).append(self._clock())
-            self._of_user.move_to_end(user)
-            while len(self._of_user) > _MOST_USERS:
-                self._of_user.popitem(last=False)
+            _keep_newest(self._of_user, user)
         key = _key(source)
         self._failed.setdefault(key, deque(maxlen=MOST_TRIES)).append(self._clock())
-        self._failed.move_to_end(key)
-        while len(self._failed) > _MOST_ADDRESSES:
-            self._failed.popitem(last=False)
+        _keep_newest(self._failed, key)
+
+
+def _keep_newest(entries: OrderedDict[Any, Any], key: Any) -> None:
+    """Make an entry the newest one; if there are too many, forget the oldest."""
+    entries.move_to_end(key)
+    while len(entries) > _MOST:
+        entries.popitem(last=False)
 
 
 def _key(source: Address | None) -> int | None:

@@ -40,12 +40,12 @@ def _refusal(decision: Decision) -> str:
 
 
 class Viewer:
-    """The viewer of a console without a login: its operator, who may do what its Redis login may."""
+    """The viewer of a console without a login: its operator, who may do what the console's Redis login may."""
 
     name = ""
 
     def __init__(self, token: str) -> None:
-        self.token = token  # what forms prove with that a page made them
+        self.token = token  # proves that a page of this console made a form
 
     @property
     def rules(self) -> str:
@@ -53,7 +53,7 @@ class Viewer:
         return ""
 
     def decide(self, needs: Needs) -> Decision | None:
-        """The decision on these needs, of which one is enough; None: nothing is decided."""
+        """The decision on these needs, of which one is enough; None: everything is allowed."""
         return None
 
     def check(self, needs: Needs) -> None:
@@ -90,7 +90,7 @@ class LoggedIn(Viewer):
 
     Args:
         policy: gives the rules in force. goes_on: whether a session is still valid. peer: the address of the browser,
-            host and port. via: the address of the proxy which named it.
+            host and port. via: the address of the proxy that named the browser's address.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class LoggedIn(Viewer):
 
     @property
     def rules(self) -> str:
-        """The revision of those in force."""
+        """The revision of the rules in force."""
         return str(self._policy().revision)
 
     @property
@@ -118,7 +118,7 @@ class LoggedIn(Viewer):
         """The decision of the rules; a removed user may do nothing."""
         policy = self._policy()
         user = policy.users.get(self.name)
-        if user is None:  # not anonymous, who may read
+        if user is None:  # removed since; without a user the rules would decide on anonymous, who may read
             return Decision(False, Reason.DISABLED, needs[0].right)
         return decide_any(policy, user, needs, self.source)
 
@@ -136,7 +136,7 @@ class LoggedIn(Viewer):
 
 
 def viewer_of(request: Request) -> Viewer:
-    """The viewer of a request; the gate has set it."""
+    """The viewer of a request; the endpoint (app.py) has set it."""
     return cast(Viewer, request.state.viewer)
 
 

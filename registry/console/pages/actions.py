@@ -25,8 +25,7 @@ from ...store.change_reader import find_change
 from ...store.store import Store
 from ...tables.tables import Tables
 from ..context import BadRequest, Console, NotThere, PageNotAllowed, change_number
-from ..forms import read_form
-from ..login.guard import is_token
+from ..forms import read_checked_form
 from ..login.needs import needs_of_action, needs_of_change, needs_of_preview
 from ..login.viewer import viewer_of
 from ..twins import Twin, twin_path, wants_json
@@ -111,17 +110,13 @@ async def action(console: Console, request: Request) -> Response:
 async def do(console: Console, request: Request) -> Response:
     """Execute a confirmed action, if its preview would still be the same."""
     _check_allowed(console)
-    form = await read_form(request)
-    if not is_token(form.get("token", ""), viewer_of(request).token):
-        raise PageNotAllowed(
-            say("the form is of another run of this console, or of another login: open the page again")
-        )
+    form = await read_checked_form(request)
     asked = {name: form.get(name, "") for name in _FIELDS}
     preview = await _preview(console, request, asked)
     if form.get("seen") != _digest(preview):
         return await _ask(console, request, asked, preview, changed=True)
     if preview.work is not None:
-        with in_english():  # reads all of it again if the page has another language
+        with in_english():  # the log is in English: a preview in another language is made again
             logged = preview if request.state.language == "en" else await _preview(console, request, asked)
         await preview.work()
         logger.info("%s: %s", printable(str(_store(console, request).by)), printable(logged.done))
@@ -213,7 +208,7 @@ def _parse(text: str) -> dict[str, tuple[int, int, int]]:
 
 
 def _digest(preview: Preview) -> str:
-    """The preview that was confirmed, without the time since a heartbeat, which changes by itself."""
+    """The digest of a preview, without the time since a heartbeat, which changes by itself."""
     heard = re.escape(heard_text("0")).replace("0", r"[\w.]+", 1)
     lines = [re.sub(heard, "", line) for line in preview.lines]
     return hashlib.sha256("\n".join([*lines, preview.done]).encode()).hexdigest()

@@ -35,7 +35,7 @@ _SCANNED: Final = 5_000
 
 
 class ProcessLine(NamedTuple):
-    """A broker process as the page shows it. Of the past only the first five are known."""
+    """A broker process as the page shows it. Of the past only the first five and the last two members are known."""
 
     cluster: str
     broker_name: str
@@ -49,7 +49,7 @@ class ProcessLine(NamedTuple):
     left: str = ""
     front_ends: str = ""
     lane: Markup = _NO_LANE
-    since_ms: int | None = None
+    since_ms: int | None = None  # since_ms, by: the last change of its broker name
     by: By | None = None
 
 
@@ -99,12 +99,8 @@ async def brokers(console: Console, request: Request) -> Response:
             names = ", ".join(filter(None, among))
             raise BadRequest(say("{given}: expected one of {names}", given=f"{given}={chosen[:30]}", names=names))
     then = await console.then(request)
-    facts: Any = None
-    if then is None:
-        facts = await console.facts.now()
-        rows = live_rows(console, facts)
-    else:
-        rows = past_rows(then)
+    facts = await console.facts.now() if then is None else None
+    rows = past_rows(then) if then else live_rows(console, facts)
     if text:
         wanted = text.lower()
         rows = [row for row in rows if any(wanted in part.lower() for part in (row.cluster, row.broker_name, row.addr))]
@@ -143,7 +139,7 @@ def _drawn(console: Console, row: ProcessLine, redis_ms: int, span_ms: int) -> P
 
 
 def live_rows(console: Console, facts: Facts | None) -> list[ProcessLine]:
-    """Each process as it is; none: Redis never answered."""
+    """Each broker process now; none if Redis never answered."""
     if facts is None:
         return []
     topics, now_ms = console.state.tables.broker_topics, facts.head.now_ms
@@ -160,14 +156,14 @@ def _live(info: BrokerInfo, topics: int, now_ms: int) -> ProcessLine:
 
 
 def _front_ends(info: BrokerInfo) -> str:
-    """The front ends that a broker is connected to, by their names."""
+    """The names of the front ends that a broker is connected to; if they are unknown, the number of front ends."""
     if isinstance(info.connections, list):
         return ", ".join(sorted({one.front_end for one in info.connections}))
     return str(info.front_ends)
 
 
 def _left(ms: int) -> str:
-    """Whole seconds, as console.js counts them down."""
+    """The time left, in whole seconds below a minute: console.js counts it down."""
     return (f"{ms // 1000}s" if ms < 60_000 else duration(ms)) if ms else say("overdue")
 
 
@@ -185,7 +181,7 @@ def past_rows(then: Then) -> list[ProcessLine]:
 
 
 async def broker(console: Console, request: Request) -> Response:
-    """The page, also of a name that has left within the last day."""
+    """The page of a broker name, also of one that left within the last day."""
     name = request.query_params.get("name", "")
     then = await console.then(request)
     facts = await console.facts.now()

@@ -1,4 +1,4 @@
-"""Changes: live, filtered, back to where the stream begins, and each under an address of its own."""
+"""The changes that the stream holds, filtered and live; the page of each change; the events that open pages get."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FILTERS: Final = ("kind", "topic", "broker", "author")
 
 
 class Range(NamedTuple):
-    """The changes that an address asks for."""
+    """The changes that an address asks for, by its filters."""
 
     given: dict[str, str]  # its filters, times as milliseconds
     since_ms: int
@@ -44,7 +44,7 @@ class Range(NamedTuple):
 
 
 async def range_of(console: Console, request: Request) -> Range:
-    """The filters of an address."""
+    """Read the filters of an address."""
     given = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     kind, topic, broker, author = given.values()
     viewer = viewer_of(request)
@@ -87,7 +87,7 @@ CHANGE_TWIN: Final = Twin("One change, whole.", {"change": Change, "parts": int,
 
 
 async def changes(console: Console, request: Request) -> Response:
-    """The page: the newest ones, or those before one of them."""
+    """The page of the newest changes, or of those before a given one."""
     given, since_ms, until_ms, wanted = await range_of(console, request)
     store = console.state.store
     before = request.query_params.get("before", "")
@@ -129,7 +129,7 @@ async def _behind(store: Store, at_ms: int) -> str:
 
 
 async def _read_range(store: Store, since_ms: int, before: str) -> AsyncIterator[list[Change]]:
-    """The changes since an instant, the newest first; with some older ones if the clock was set back meanwhile."""
+    """The changes since an instant, the newest first; also the minute before it, as the clock may have gone back."""
     async for parts in read_back(store, before=before):
         if parts[0].ms < since_ms - _CLOCK_MS:
             return
@@ -164,7 +164,7 @@ async def change(console: Console, request: Request) -> Response:
         first = await read_first(console.state.store)
         text = say("Change {number} is not in the stream.", number=seq)
         if first:
-            text += say(" It begins with change {number}, of what was before the lake may know.", number=first.seq)
+            text += say(" It begins with change {number}; the lake may have earlier ones.", number=first.seq)
         raise NotThere(text)
     entry_id, parts = located
     one = whole(parts)

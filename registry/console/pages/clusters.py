@@ -29,7 +29,7 @@ TWIN: Final = Twin(
      "changes": list[Change]},
     ("name", "at", "sort", "page"),
 )  # fmt: skip
-_NOBODY: Final = frozenset[str]()
+_NO_NAMES: Final = frozenset[str]()
 
 
 async def cluster(console: Console, request: Request) -> Response:
@@ -38,7 +38,7 @@ async def cluster(console: Console, request: Request) -> Response:
     then = await console.then(request)
     facts = await console.facts.now() if then is None else None
     tables = console.state.tables if then is None else then.tables
-    names = sorted(tables.clusters.get(name, _NOBODY))
+    names = sorted(tables.clusters.get(name, _NO_NAMES))
 
     def is_of_it(change: Change) -> bool:
         return getattr(change, "cluster", None) == name or any(one in names for one in broker_names_of(change))
@@ -70,6 +70,6 @@ async def cluster(console: Console, request: Request) -> Response:
 
 
 def topics_of(tables: Tables, cluster: str, among: Collection[str] | None = None) -> list[str]:
-    """The topics at the broker names of a cluster, in the given order; None: all topics."""
-    names, topics = tables.clusters.get(cluster, _NOBODY), tables.topics
+    """Those of the given topics (None: of all) that are at a broker name of the cluster, in the given order."""
+    names, topics = tables.clusters.get(cluster, _NO_NAMES), tables.topics
     return [one for one in (topics if among is None else among) if not names.isdisjoint(topics.get(one, ()))]

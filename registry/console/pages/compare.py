@@ -37,7 +37,7 @@ TWIN: Final = Twin(
 
 
 async def compare(console: Console, request: Request) -> Response:
-    """The page: ``at`` and ``and``; without ``and`` now."""
+    """The page that compares the instants ``at`` and ``and``; without ``and`` it compares ``at`` with now."""
     at_ms, and_ms = await console.instant(request), await console.instant(request, "and")
     found: list[ShownDifference] = []
     if at_ms is not None:
@@ -63,7 +63,7 @@ def differences(before: Tables, after: Tables, viewer: Viewer) -> list[ShownDiff
     return found
 
 
-# the name of a cell, and what of it has a page -> its value
+# the name of a cell, and the names in it that have a page -> the value of the cell
 _Cells = Mapping[tuple[str, tuple[Named, ...]], str]
 
 

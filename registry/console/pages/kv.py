@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
 
 class OwnSetting(NamedTuple):
-    """A start setting of front ends. source: where it is from; counts: whether it is in force, or what is."""
+    """A setting with which front ends were started. source: where it is from; counts: whether it is in force there."""
 
     key: str
     value: str
@@ -90,7 +90,7 @@ def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
 
 
 def _own(facts: Facts | None, config: dict[str, str]) -> list[OwnSetting]:
-    """The start settings of the running front ends; those with the same settings are grouped."""
+    """The start settings of the running front ends; one row for all that have the same value from the same source."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for one in facts.fleet.front_ends if facts else ():
         if one.state != "gone":

@@ -20,10 +20,10 @@ _MOST_NEXT: Final = 2000
 
 
 def ask(pages: PageWriter, request: Request) -> Response:
-    """The answer to a request for a page without a login.
+    """The answer to a request that has no session.
 
-    A link on another site leads here even with a login: the browser sends no SameSite=Strict cookie then. So the page
-    loads itself again, and that request has the cookie.
+    When a link of another site is followed, the browser sends no SameSite=Strict cookie, even if there is a session.
+    The answer is then a page that loads itself again: that request has the cookie.
     """
     path = request.scope["path"]
     if wants_json(request):
@@ -90,6 +90,6 @@ async def log_out(pages: PageWriter, request: Request, logins: Logins) -> Respon
 
 
 def _next(text: str) -> str:
-    """A path of this console, to go on with; never another site."""
+    """The path to go to after the login; never that of another site."""
     fits = text.startswith("/") and not text.startswith("//") and text.isprintable() and "\\" not in text
     return text if fits and len(text) <= _MOST_NEXT else "/"

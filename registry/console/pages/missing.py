@@ -24,7 +24,7 @@ async def missing(console: Console, request: Request) -> Response:
     rows = console.missing.names() if at_ms is None else await console.missing.names_by(at_ms)
     if text:
         rows = [one for one in rows if text.lower() in one.name.lower()]
-    await console.facts.now()
+    await console.facts.now()  # it has the names of the front ends
     topics = then.tables.topics if then else console.state.tables.topics if at_ms is None else None
     return await console.page_of(
         request, "missing.html", then, filter=text, known_ms=console.missing.since_ms,

@@ -23,8 +23,7 @@ from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere, PageNotAllowed
 from ..facts import Facts
 from ..findings import LEVEL_NAMES, ConsoleFinding, TopicSums, find, find_then, sum_topics
-from ..forms import read_form
-from ..login.guard import is_token
+from ..forms import read_checked_form
 from ..login.viewer import Viewer, viewer_of
 from ..past import Then
 from ..recent.departures import depart
@@ -62,7 +61,7 @@ async def now(console: Console, request: Request) -> Response:
     now_ms, viewer = round(time.time() * 1000), viewer_of(request)
     last = next(filter(viewer.may_see, reversed(state.recent)), None)
     if last is None and state.stale_since_ms is None:
-        with contextlib.suppress(StoreUnavailable):  # just gone: the page says so
+        with contextlib.suppress(StoreUnavailable):  # it has just gone: the page says so
             last = await _last_before(state.store, viewer)
     counted_ms = state.counted_ms if (state.counted_ms or 0) > now_ms - HOUR_MS else None
     return await console.page_of(
@@ -124,12 +123,8 @@ async def ask_dismiss(console: Console, request: Request) -> Response:
 
 async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
     """Remove the departure, and go back to the page."""
-    form, viewer = await read_form(request), viewer_of(request)
-    if not is_token(form.get("token", ""), viewer.token):
-        raise PageNotAllowed(
-            say("the form is of another run of this console, or of another login: open the page again")
-        )
-    name, key = viewer.name or form.get("name", "").strip(), form.get("key", "")
+    form = await read_checked_form(request)
+    name, key = viewer_of(request).name or form.get("name", "").strip(), form.get("key", "")
     match = _KEY.fullmatch(key)
     if not 0 < len(name) <= 64 or match is None:
         raise BadRequest(say("a name of 1 to 64 characters is needed: the page says who dismissed it"))

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class FoundIn(NamedTuple):
-    """The same in one of several namespaces."""
+    """A thing of one of several namespaces that has the text in its name."""
 
     namespace: str
     kind: str
@@ -62,20 +62,20 @@ async def search(console: Console, request: Request) -> Response | RedirectRespo
 
 
 async def find(console: Console, viewer: Viewer, text: str) -> list[Found]:
-    """What has this text in its name, of all that a viewer with the rights of this page may see; none of no text."""
+    """What has this text in its name and may be seen by this viewer, who has the rights of the page; not sorted."""
     if not text:
         return []
     return [*islice(_found(console, viewer, text.lower()), 1000), *await _users(console, viewer, text.lower())]
 
 
 def exactly(text: str, found: Iterable[Found | FoundIn]) -> str:
-    """The page of the only one that has exactly this name; empty: none has it, or several."""
+    """The page of the only thing that has exactly this name; empty: nothing has it, or several things have."""
     pages = [one.path for one in found if one.name == text]
     return pages[0] if len(pages) == 1 else ""
 
 
 def nearness(text: str, name: str) -> tuple[bool, int, str]:
-    """By which names that have the text in them are sorted, the likeliest first."""
+    """The sort key of a name that has the text in it; the most similar name comes first."""
     return not name.lower().startswith(text.lower()), len(name), name
 
 
@@ -116,12 +116,12 @@ def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
 
 
 async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
-    """Users of the registry: their pages, or, without the right to see users, their changes."""
+    """Users, each with the page of users, or, for a viewer who may not see that, with the user's changes."""
     if not viewer.may(READ_CONFIG):
         return []
     try:
         policy = await PolicyStore(console.state.store).read()
-    except RegistryError:  # Redis is away, or this login may not read users: there is nothing of them to find
+    except RegistryError:  # Redis is away, or its login may not read users: none is found
         return []
     path, field = ("/users", "filter") if viewer.may(STRICTEST) else ("/changes", "author")
     names = (name for name in sorted(policy.users) if text in name.lower())

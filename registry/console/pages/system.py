@@ -24,11 +24,11 @@ from ..twins import Twin
 class FrontEndThen(NamedTuple):
     """A front end at an instant of the past."""
 
-    name: str  # words with its id, if its name is no longer known
+    name: str  # if it is unknown: words with the id
     address: str = ""
     release: str = ""
     started_ms: int | None = None
-    gone_ms: int | None = None  # when it was last heard of, if that was before
+    gone_ms: int | None = None  # when it was last heard of; None: it was not gone
     sign: Sign | None = None  # what it did; None: nothing in the minute before
 
 
@@ -66,10 +66,10 @@ async def front_ends(console: Console, request: Request) -> Response:
 def front_ends_then(
     told: list[FrontEnd], signs: Signs, at_ms: int, name: Callable[[str], str]
 ) -> tuple[list[FrontEndThen], list[FrontEnd]]:
-    """Those that there were by an instant, as far as anything tells; and those that were started later.
+    """The front ends that there were at an instant, as far as it is known; and those that were started later.
 
     Args:
-        told: front ends with a status within the last hour. name: gives the name for the id of any other one.
+        told: front ends that had a status within the last hour. name: gives the name of any other one, by its id.
     """
     rows = [
         FrontEndThen(
@@ -98,7 +98,7 @@ async def streams(console: Console, request: Request) -> Response:
     if at_ms is not None and facts is not None:
         past = await streams_by(console.state.store, facts.survey, at_ms)
     elif facts is not None and console.state.stale_since_ms is None:
-        with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and estimates
+        with contextlib.suppress(StoreUnavailable):  # it has just gone: the page says so, and shows estimates
             readers = (await count_behind(console.state.store, facts.survey)).readers
     return await console.page_of(
         request, "streams.html", then, facts=facts, survey=facts.survey if facts else None, readers=readers,

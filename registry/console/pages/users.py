@@ -27,7 +27,7 @@ _REFUSED: Final = 100
 
 
 class UserRow(NamedTuple):
-    """A user. rules: in the words of commands. secrets: their number. sources: the only networks for it."""
+    """A user. rules: as commands take them. secrets: how many. sources: the networks from which alone it may come."""
 
     name: str
     enabled: bool
@@ -52,7 +52,7 @@ class RefusedRow(NamedTuple):
     first_ms: int
     last_ms: int
     mend: str  # the command that would allow them
-    key: str  # names them for the action that does the same; empty: there is none
+    key: str  # the action that allows them has it in its address; empty: there is no such action
 
 
 TWIN: Final = Twin(

@@ -1,4 +1,4 @@
-"""Heartbeats of each minute of the last hour, counted from what is new in the stream ``heartbeats``."""
+"""Counts the heartbeats in each minute of the last hour, from the entries of the stream ``heartbeats``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Beats(Rereading):
         """Count the heartbeats that are new."""
         store, reader = self._state.store, self._reader
         if reader is None or self._due.is_set():
-            if not await store.exists():  # a script would make it
+            if not await store.exists():  # a script would make the namespace
                 return
             self._due.clear()
             begin_ms = (await read_head(store)).now_ms - MINUTES * MINUTE_MS

@@ -21,10 +21,10 @@ class Dismissed(msgspec.Struct, frozen=True):
     since_ms: int
     until_ms: int
     by: str  # the name that the operator gave, or logged in with
-    ms: int  # when
+    ms: int  # when it was dismissed
 
     def covers(self, moment: Moment) -> bool:
-        """Whether it is one of the brokers."""
+        """Whether one of these brokers left at this moment."""
         return moment.kind == self.cause and self.since_ms <= moment.ms <= self.until_ms
 
 

@@ -1,7 +1,7 @@
 """The last day of each broker process: when it was there, when it went and why, when it became master.
 
-Read once from the stream of changes, from a checkpoint on; each change that the console sees extends it. A page
-then costs only the drawing, which is cached for the time that one pixel shows.
+The stream of changes is read once, from a checkpoint on; each change that the console sees is then added. So a page
+costs only the drawing, which is cached for the time that one pixel shows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Moment(NamedTuple):
     kind: str  # one of the words above, or the type of event that removed it
     broker_id: int = MASTER_ID  # the id that it had when it left
     by: By | None = None
-    seq: int = 0  # the change
+    seq: int = 0  # the number of the change that removed it
 
     @property
     def gone(self) -> bool:
@@ -84,7 +84,7 @@ class Lane:
 
     @staticmethod
     def _after(there: bool, moment: Moment) -> bool:
-        return not moment.gone if moment.gone or moment.kind == CAME else there
+        return not moment.gone and (moment.kind == CAME or there)
 
     @property
     def there(self) -> bool:
@@ -159,7 +159,6 @@ class Gone(NamedTuple):
     broker_name: str
     addr: str
     moment: Moment
-    lane: Lane
 
 
 class Lanes:
@@ -174,12 +173,12 @@ class Lanes:
         self._seq = 0
         self._waiting: list[Change] | None = None
         self._due = asyncio.Event()
-        self.since_ms: int | None = None  # since when they are known; None: they are not read yet
+        self.since_ms: int | None = None  # since when the lanes are known; None: they are not read yet
         state.on_load.append(self._due.set)
         state.on_change.append(self._changed)
 
     async def keep(self) -> None:
-        """Read them whenever the tables were read. Runs until cancelled."""
+        """Read the lanes each time that the tables were read. Runs until cancelled."""
         while not cancelled():
             await self._due.wait()
             self._due.clear()
@@ -210,7 +209,7 @@ class Lanes:
         while True:
             try:
                 changes = await follow.read(block_ms=0, count=_AT_ONCE)
-            except StreamGap:  # what is known begins behind it
+            except StreamGap:  # the lanes are known from the change after the gap on
                 gap = True
                 continue
             if not changes:
@@ -294,4 +293,4 @@ class Lanes:
             if last is None or last.ms < now_ms - DAY_MS:
                 del self._lanes[name, addr]
             elif last.ms >= now_ms - span_ms:
-                yield Gone(name, addr, last, lane)
+                yield Gone(name, addr, last)

@@ -29,7 +29,7 @@ _CLIENTS: Final = 10
 
 
 class _MissingReport(msgspec.Struct):
-    """The needed members of an entry: the found names, nearly all of it, are skipped."""
+    """The members of an entry that are always decoded; the found names, which are most of it, are skipped."""
 
     ms: int
     front_end: str
@@ -38,7 +38,7 @@ class _MissingReport(msgspec.Struct):
 
 
 class _Found(msgspec.Struct):
-    """The rest of an entry: decoded of the last hour alone."""
+    """The found names of an entry; they are decoded only if it is of the last hour."""
 
     found: dict[str, int] = {}
 
@@ -50,13 +50,12 @@ _found: Final = msgspec.json.Decoder(_Found)
 class AskedName(NamedTuple):
     """A name that clients asked for."""
 
-    name: str
+    name: str  # OTHERS: all names beyond those that are counted one by one
     times: int  # how often within the last day
-    first_ms: int  # first_ms, last_ms: when that was counted
+    first_ms: int  # first_ms, last_ms: when the first and the last count was written
     last_ms: int
-    front_ends: tuple[str, ...]  # the ids of those that were asked
-    # addresses of some that asked. (others): names beyond those that are counted one by one
-    clients: tuple[str, ...] = ()
+    front_ends: tuple[str, ...]  # the ids of the front ends that were asked
+    clients: tuple[str, ...] = ()  # the addresses of some clients that asked
 
     def and_also(self, other: AskedName) -> AskedName:
         """Add two counts of one name."""
@@ -82,9 +81,8 @@ class MissingNames(Rereading):
         self._hours: dict[int, dict[str, AskedName]] = {}
         self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
         self._sorted: list[AskedName] | None = None
-        self.since_ms: int | None = None  # since when they are known; None: nothing was read yet
-        # lookups in each minute of the last hour, how many of them were in vain, and by cluster those that found a
-        # topic at one of its broker names
+        self.since_ms: int | None = None  # since when the names are known; None: nothing was read yet
+        # by minute of the last hour: all lookups; those in vain; for each cluster those that found a topic of it
         self.lookups, self.in_vain = Counter[int](), Counter[int]()
         self.of_cluster: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
@@ -95,7 +93,7 @@ class MissingNames(Rereading):
 
     async def _read(self) -> None:
         store = self._state.store
-        if not await store.exists():  # a script would make it
+        if not await store.exists():  # a script would make the namespace
             return
         now_ms = (await read_head(store)).now_ms
         begin_ms = now_ms - HOURS * HOUR_MS
@@ -171,7 +169,7 @@ def _add(names: dict[str, AskedName], report: _MissingReport) -> None:
             name = OTHERS
         one = AskedName(name, times, report.ms, report.ms, (report.front_end,))
         names[name] = names[name].and_also(one) if name in names else one
-    for name, clients in report.clients.items():  # in the entry of the counts, or in one behind it
+    for name, clients in report.clients.items():  # in the same entry as the counts, or in a later one
         if name in names:
             names[name] = names[name].and_also(names[name]._replace(times=0, clients=tuple(clients)))
 

@@ -31,7 +31,7 @@ class Rereading(ABC):
         """Read new entries; all entries, after the tables were read again."""
 
     async def keep(self) -> None:
-        """Read it again and again. Runs until cancelled."""
+        """Read the stream every few seconds. Runs until cancelled."""
         while not cancelled():
             try:
                 if self._state.loaded:

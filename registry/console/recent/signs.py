@@ -75,11 +75,11 @@ async def signs_by(store: Store, at_ms: int) -> Signs:
 class StreamThen(NamedTuple):
     """A stream as it was at an instant, as far as it still has the entries of then."""
 
-    entries: int  # made by then, of those that are kept now
-    is_exact: bool  # whether that is the exact number
+    entries: int  # those that were made by then and are still kept
+    is_exact: bool  # False: the number of entries is estimated
     first: StreamEntry | None  # first, last: None: it has none
     last: StreamEntry | None
-    seq: int | None = None  # the number of the last one, where they have numbers
+    seq: int | None = None  # the number of the last one; only changes have numbers
 
 
 class _NumberedEntry(msgspec.Struct):
