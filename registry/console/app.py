@@ -81,8 +81,6 @@ _OTHER: Final = (500, marked("This does not work"))
 Handler = Callable[[Console, Request], Awaitable[Response]]
 LoginHandler = Callable[[PageWriter, Request, Logins], Awaitable[Response]]
 
-_HERE: Final = Reach()
-
 PAGES: Final[dict[str, tuple[Handler, Twin | None]]] = {
     "/": (now.now, now.TWIN),
     "/brokers": (brokers.brokers, brokers.BROKERS_TWIN),
@@ -121,7 +119,7 @@ class _Static(StaticFiles):
         return response
 
 
-def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
+def make_app(console: Console, reach: Reach) -> Starlette:
     """The application of one namespace; its lifespan runs the loops."""
     return Starlette(
         routes=[*_login_routes(console, console.logins), *_pages(console), *_shared([console])],
@@ -129,7 +127,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
     )  # fmt: skip
 
 
-def make_app_of_several(consoles: Sequence[Console], reach: Reach = _HERE) -> Starlette:
+def make_app_of_several(consoles: Sequence[Console], reach: Reach) -> Starlette:
     """The application of several namespaces: each namespace has its own application below its root_path."""
     apps = {one: Starlette(routes=_pages(one), exception_handlers=_errors(one)) for one in consoles}
     first_page = Namespaces(apps, consoles[0].version)
@@ -298,8 +296,8 @@ class _Server(uvicorn.Server):
 
 async def serve(
     stores: Sequence[Store], settings: Settings, folder: Path, *, host: str, port: int, may_act: bool, root_path: str,
-    version: str, when_ready: Callable[[str], None], open_lake: Callable[[str], PastRoutes | None] = lambda _: None,
-    report_file: Path | None = None, reach: Reach = _HERE,
+    version: str, when_ready: Callable[[str], None], report_file: Path | None, reach: Reach,
+    open_lake: Callable[[str], PastRoutes | None] = lambda _: None,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT.
 

@@ -93,7 +93,7 @@ class PageWriter:
         return self.home_url(f"/static/{name}", v=self.version)
 
     def fragment(self, template: str, **values: Any) -> str:
-        """A template as HTML."""
+        """The HTML that a template makes."""
         ours = {"url": self.url, "home_url": self.home_url, "static": self._static, "linked": self.linked}
         return _environment().get_template(template).render(ours | {"version": self.version} | values)
 
@@ -112,12 +112,9 @@ class PageWriter:
         for number, (kind, name) in enumerate(names, 1):
             begin = find_name(text, name, place)
             if begin >= 0:
-                made += (
-                    _plain(text[place:begin]),
-                    f'<a id="{prefix}-{number}" ',
-                    _link(self.root_path, kind, name, at_ms),
-                )
-                made += rest, _plain(name), "</a>"
+                href = escape(self.url(f"/{kind}", name=name, at=at_ms))
+                link = f'<a id="{prefix}-{number}" href="{href}"{rest}{_plain(name)}</a>'
+                made += _plain(text[place:begin]), link
                 place = begin + len(name)
         return Markup("".join((*made, _plain(text[place:]))))
 
@@ -235,14 +232,11 @@ class Console(PageWriter):
         if status >= 400 or twin is None:
             title = values.get("title", "Refused")
             return failure_twin(Failure(status, title, values.get("text", ""), values.get("mend", "")))
-        return page_twin(self._head(values.get("at_ms")), twin, values)
-
-    def _head(self, at_ms: int | None) -> PageHead:
-        state = self.state
-        return PageHead(
-            version=VERSION, namespace=self.namespace, position=state.position, at_ms=at_ms,
-            stale_since_ms=state.stale_since_ms,
+        head = PageHead(
+            version=VERSION, namespace=self.namespace, position=self.state.position, at_ms=values.get("at_ms"),
+            stale_since_ms=self.state.stale_since_ms,
         )  # fmt: skip
+        return page_twin(head, twin, values)
 
     def status(self) -> str:
         """The words at the top of each page: up to date, or since when it is stale."""
@@ -324,10 +318,6 @@ def _environment() -> jinja2.Environment:
         "level_names": LEVEL_NAMES,
     }  # fmt: skip
     return templates
-
-
-def _link(root_path: str, kind: str, name: str, at_ms: int | None) -> str:
-    return f'href="{escape(_address(f"{root_path}/{kind}", {"name": name, "at": at_ms}))}"'
 
 
 def _plain(text: str) -> str:

@@ -41,7 +41,7 @@ async def read_form(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str
 
 
 async def read_checked_form(request: Request) -> dict[str, str]:
-    """The fields of a form that a page of this console made for this viewer; PageNotAllowed: it is another form."""
+    """The fields of a form that a page of this console made for this viewer; PageNotAllowed: no such page made it."""
     form = await read_form(request)
     if not is_token(form.get("token", ""), viewer_of(request).token):
         raise PageNotAllowed(

@@ -149,7 +149,7 @@ class Namespaces(PageWriter):
         values = {"text": text, "found": found[: search.MOST], "more": max(0, len(found) - search.MOST)}
         if wants_json(request):
             return page_twin(_HEAD, SEARCH_TWIN, values)
-        return self._page(request, "search_all.html", seen[0][1], **values)
+        return self._page(request, "search.html", seen[0][1], several=True, **values)
 
     async def search_twin(self, request: Request) -> Response:
         """What is found, as JSON, for programs."""

@@ -259,7 +259,8 @@ class Past:
                 for whole in follow.whole(change):
                     tables.apply(whole)
                     seq, ms, latest_ms = whole.seq, whole.ms, max(latest_ms, whole.ms)
-                    _note(whole, since)
+                    if isinstance(whole, BrokerChange) and whole.broker_name:
+                        since[whole.broker_name] = whole.ms, whole.by
                     count += 1
             if count >= _REPLAYED_EVERY and seq == changes[-1].seq:
                 count = 0
@@ -280,11 +281,6 @@ async def _next(follow: Follow) -> list[Change]:
         return await follow.read(block_ms=0)
     except StreamGap as gap:
         raise NotKnown(say("{error}; choose a later instant", error=gap)) from gap
-
-
-def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:
-    if isinstance(change, BrokerChange) and change.broker_name:
-        since[change.broker_name] = change.ms, change.by
 
 
 async def _has_vanished(tail_store: Store, place: StreamPlace) -> bool:

@@ -176,7 +176,7 @@ async def test_which_front_ends_there_were(site, bed):
     assert [row[0] for row in rows] == ["a front end that is gone (id fe1)", "a front end that is gone (id fe2)"]
     await bed.redis("DEL", bed.key("heartbeats"), bed.key("lookups"))
     text = await site.get("/front-ends", at=both)
-    assert "Nothing tells of a front end that was there then" in text
+    assert "No front end is known to have been there then" in text
     assert "No heartbeat is kept" in text
 
 
@@ -259,10 +259,10 @@ async def test_where_the_tables_of_then_are_not_known_the_rest_is(bed, tmp_path)
             await site.console.missing.read()
         for path, known in (("/missing", ">nobody<"), ("/front-ends", "gone (id fe1)<"), ("/streams", "heartbeats")):
             text = await site.get(path, at=at)
-            assert "Of the tables nothing is known then" in text
+            assert "The tables of then are not known" in text
             assert "the past is known since then" in text
             assert known in text
-        assert "The stream holds nothing that was changed by then" in await site.get("/changes", at=at)
+        assert "The stream holds no change that was made by then" in await site.get("/changes", at=at)
         for path in ("/", "/brokers", "/topics", "/kv"):
             await site.get(path, 404, at=at)
         # a day later the stream of lookups, too, begins behind that instant

@@ -26,9 +26,6 @@ _HEADERS: Final = {
 }
 
 
-_HERE: Final = Reach()
-
-
 def host_of(value: str) -> str:
     """The host of a Host header, without its port, in lower case; IPv6 without brackets."""
     if value.startswith("["):
@@ -47,7 +44,7 @@ class Guard:
         reach: how browsers reach the console: declared origins, proxies, its own TLS.
     """
 
-    def __init__(self, app: ASGIApp, root_path: str = "", reach: Reach = _HERE) -> None:
+    def __init__(self, app: ASGIApp, root_path: str, reach: Reach) -> None:
         self._app = app
         self._root_path = root_path
         self._reach = reach

@@ -28,7 +28,7 @@ class Rules:
 
     def __init__(self, store: Store, use: Callable[[Policy], object] = lambda _: None) -> None:
         self._policies = PolicyStore(store)
-        self.use = use
+        self._use = use
         self.policy = Policy()
         self._complaint = ""
 
@@ -54,18 +54,12 @@ class Rules:
         """Read the rules if their revision has changed; while that fails, the known rules stay in force."""
         try:
             if await self._policies.revision() != self.policy.revision:
-                await self._read()
+                policy = await self._policies.read()
+                if policy.revision > self.policy.revision:
+                    self.policy = policy
+                    self._use(policy)
             self._complaint = ""
         except RegistryError as error:
-            self._complain(error)
-
-    async def _read(self) -> None:
-        policy = await self._policies.read()
-        if policy.revision > self.policy.revision:
-            self.policy = policy
-            self.use(policy)
-
-    def _complain(self, error: RegistryError) -> None:
-        if str(error) != self._complaint:
-            self._complaint = str(error)
-            logger.warning("the rules cannot be read, the known ones stay in force: %s", printable(str(error)))
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                logger.warning("the rules cannot be read, the known ones stay in force: %s", printable(str(error)))

@@ -14,7 +14,7 @@ from ...auth.rights import Need, Right
 from ...errors import RegistryError
 from ...events.by import CONSOLE, By
 from ...events.changes import Change
-from ...networks import Address, parse_address
+from ...networks import parse_address
 from ...operators.language import say
 from .needs import Needs, needs_of_change
 from .sessions import Session
@@ -109,18 +109,13 @@ class LoggedIn(Viewer):
         """The revision of the rules in force."""
         return str(self._policy().revision)
 
-    @property
-    def source(self) -> Address | None:
-        """The address of the browser, as rules see it."""
-        return parse_address(self._peer[0]) if self._peer else None
-
     def decide(self, needs: Needs) -> Decision:
         """The decision of the rules; a removed user may do nothing."""
         policy = self._policy()
         user = policy.users.get(self.name)
         if user is None:  # removed since; without a user the rules would decide on anonymous, who may read
             return Decision(False, Reason.DISABLED, needs[0].right)
-        return decide_any(policy, user, needs, self.source)
+        return decide_any(policy, user, needs, parse_address(self._peer[0]) if self._peer else None)
 
     def may_see(self, change: Change) -> bool:
         """Whether each part of a change may be shown."""

@@ -57,8 +57,9 @@ async def search(console: Console, request: Request) -> Response | RedirectRespo
     found.sort(key=lambda one: nearness(text, one.name))
     close = closest_names(text, set(console.state.tables.topics)) if text and not found else []
     return await console.page(
-        request, "search.html", text=text, found=found[:MOST], more=max(0, len(found) - MOST), close=close, live=False
-    )
+        request, "search.html", text=text, found=found[:MOST], more=max(0, len(found) - MOST), close=close, live=False,
+        several=False,
+    )  # fmt: skip
 
 
 async def find(console: Console, viewer: Viewer, text: str) -> list[Found]:

@@ -1,4 +1,4 @@
-// What only a browser can do: count down, pause, slide, and say how old the page is when nothing answers.
+// What only a browser can do: count down, pause, take a time from the slider, say that the console does not answer.
 "use strict";
 
 const TOO_OLD_MS = 15_000; // a page asks for itself every 10 s
@@ -29,7 +29,7 @@ function count_down() {
   }
 }
 
-// A page that could not be read again says since when, and its times stand still.
+// A page that could not be read again says since when, and does not count down.
 function tick() {
   const live = document.querySelector("#live[hx-get]");
   if (live && !paused && Date.now() - made_at > TOO_OLD_MS) {
@@ -104,7 +104,7 @@ function offer_zone_of_browser() {
   select.addEventListener("change", () => select.form.requestSubmit());
 }
 
-// Only where a page may write to the clipboard: an address that is secure, or this machine.
+// Buttons that copy. Browsers let a page write to the clipboard only at a secure address, or on this machine.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("[data-copy]");
   if (!button) return;
@@ -139,7 +139,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// A range that is drawn in a chart of minutes leads to its changes; the page Changes has fields for the same.
+// A range that is selected in a chart opens the changes within it; the fields of the page Changes do the same.
 document.addEventListener("pointerdown", (event) => {
   const chart = event.target.closest?.("svg[data-range]");
   if (!chart || event.button !== 0) return;

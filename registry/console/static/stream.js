@@ -2,8 +2,8 @@
 // The tab that holds the lock reads it and passes each event on; when that tab closes, another tab gets the lock.
 "use strict";
 
-// Calls hear(state) with each state of the server, and ended() when the session is over. A console with several
-// namespaces has one stream, too: namespace is that of this page; undefined: it shows all, or there is only one.
+// Calls hear(state) with each state of the server, and ended() when the session is over. All namespaces of a console
+// share one stream. namespace: of this page; undefined: the page shows all namespaces, or the console has only one.
 function share_stream(address, namespace, hear, ended) {
   let source = null;
   let pass_on = () => {};
@@ -33,7 +33,7 @@ function share_stream(address, namespace, hear, ended) {
     });
   }
 
-  // Without locks (an origin that is not secure) each tab reads a stream of its own while somebody can see it.
+  // Without locks (an origin that is not secure) each tab reads a stream of its own while it is visible.
   if (!navigator.locks || !window.BroadcastChannel) {
     const follow_visibility = () => {
       if (document.hidden) { source?.close(); source = null; } else if (source === null) read();

@@ -73,7 +73,7 @@ def test_what_is_enough(certificate):
     ("asked", "says"),
     [
         ({"cert": "x"}, "give both, or neither"),
-        ({"login": False, "proxies": [PROXY]}, "which only --login asks for"),
+        ({"login": False, "proxies": [PROXY]}, "which only --login uses"),
         ({"proxies": ["everybody"]}, "expected an address or a network"),
         ({"proxies": ["0.0.0.0/0"]}, "everybody may claim any address"),
         ({"origins": ["http://console.example"]}, "secrets would cross the network in the clear"),
