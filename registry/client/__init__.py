@@ -1,7 +1,7 @@
-"""For applications and brokers: find and follow routes, and register brokers, at name servers, ours or Java's.
+"""Finds and follows routes, and registers brokers, at name servers (ours or Java's), for programs in Python.
 
 ``__all__`` is the public interface. Each name is imported when it is first used, so that a program which only asks
-for routes does not load what registers brokers.
+for routes does not load the modules that register brokers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .routes.updates import RouteChange
     from .sync_client import SyncClient
 
-# name -> its module, within the package
+# name -> its module in the package mqregistry
 _MODULES: Final = {
     "AddressServer": "client.address_server",
     "BrokerConfig": "client.broker.config",

@@ -34,7 +34,7 @@ class AddressServer:
         Args:
             domain: ``rocketmq.namesrv.domain``; port 8080 unless it names one.
             subgroup: ``rocketmq.namesrv.domain.subgroup``.
-            unit_name: the client's unitName; in cluster-test mode productEnvName.
+            unit_name: the client's unitName; a name server in cluster-test mode gives its productEnvName.
         """
         base = f"http://{domain}/rocketmq/" if ":" in domain else f"http://{domain}:8080/rocketmq/"
         unit = f"-{quote(unit_name, safe='')}?nofix=1" if unit_name.strip() else ""
@@ -44,7 +44,7 @@ class AddressServer:
         """Ask once; returns the first line of the answer, which is never empty.
 
         Raises:
-            PeerUnavailable: no answer in time, or one that is no list.
+            PeerUnavailable: no answer in time, no HTTP answer, another status than 200, or an empty body.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -53,7 +53,7 @@ class AddressServer:
             why = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PeerUnavailable(f"address server {self.url}: {why}") from error
         try:
-            response = http.client.HTTPResponse(_Received(answer))  # type: ignore[arg-type]  # makefile is all it needs
+            response = http.client.HTTPResponse(_Received(answer))  # type: ignore[arg-type]  # it only calls makefile
             response.begin()
             text = response.read().decode("utf-8", "replace").strip()
         except (http.client.HTTPException, OSError, ValueError) as error:

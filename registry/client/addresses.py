@@ -1,11 +1,11 @@
 """Finds the addresses of name servers: from a list, ``NAMESRV_ADDR``, DNS names, or an HTTP address server.
 
-Forms, also mixed in one list, separated by ``;``:
+Each entry of a list has one of these forms; ``;`` separates entries:
 
-- ``host:port`` (port 9876 when there is none; ``[::1]:9876``): a name means all its IPv4 addresses (all its IPv6
-  addresses when it has no other), and is looked up again every two minutes;
-- ``http://domain[:port]/rocketmq/nsaddr``: an address server, which answers such a list (:class:`AddressServer`).
-  Without a path it is the ``host:port`` after ``http://``, as in Java.
+- ``host:port`` (without a port: 9876; IPv6: ``[::1]:9876``). A host name stands for all its IPv4 addresses, or for all
+  its IPv6 addresses if it has no IPv4 address; it is looked up again every two minutes.
+- ``http://domain[:port]/rocketmq/nsaddr``: an address server, which answers with a list of ``host:port``
+  (:class:`AddressServer`). A URL without a path is read as the ``host:port`` after ``http://``, as in Java.
 
 Source of the behaviour: NameServerAddressUtils, TopAddressing, MixAll.getWSAddr and
 BrokerOuterAPI.updateNameServerAddressListByDnsLookup (rocketmq 5.x).
@@ -38,7 +38,7 @@ _EXPECTED: Final = "expected host:port;host:port or http://domain/rocketmq/nsadd
 
 
 class NameServerAddress(NamedTuple):
-    """The address of one name server. ``name``: the name that was looked up; its certificate must have this name."""
+    """The address of one name server. ``name``: the host name that was looked up; with TLS its certificate has it."""
 
     host: str
     port: int
@@ -78,7 +78,7 @@ def _parse(item: str) -> NameServerAddress | AddressServer:
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise wrong
             if parts.path.strip("/"):
-                parts.port  # noqa: B018  # raises for a port that is none
+                parts.port  # noqa: B018  # raises ValueError if the port is no number from 0 to 65535
                 return AddressServer(item)
             item = parts.netloc
         parts = urlsplit(f"//{item}")
@@ -120,10 +120,10 @@ def _parse_given(given: AddressSpec) -> tuple[NameServerAddress | AddressServer,
 
 
 class NameServerAddresses:
-    """The addresses of name servers as they are known now.
+    """Knows the addresses of name servers.
 
-    A look-up that fails keeps what it found before. Nothing runs by itself: ``refresh`` looks up once, ``follow``
-    does so until it is cancelled.
+    When a look-up fails, the addresses that an earlier one found stay. Nothing runs in the background: ``refresh``
+    looks up once, ``follow`` again and again until it is cancelled.
 
     Args:
         given: the list, in the forms that the module's docstring names.
@@ -154,9 +154,10 @@ class NameServerAddresses:
         return all(isinstance(entry, NameServerAddress) and entry.is_literal for entry in self._entries)
 
     def replace(self, given: AddressSpec) -> None:
-        """Use another list from now on; its names are known after the next ``refresh``, which ``follow`` does at once.
+        """Use another list from now on; ``follow`` then looks it up at once.
 
-        Until then, a list that has names only does not change ``current``.
+        Until it was looked up, ``current`` has only the IP addresses of the list; if the list has none, ``current``
+        stays as it was.
 
         Raises:
             ConfigError: as the constructor; the old list stays.
@@ -176,7 +177,7 @@ class NameServerAddresses:
         while True:
             entries = self._entries
             answers = await asyncio.gather(*(self._look_up(entry) for entry in entries))
-            if entries is self._entries:  # else replace() was called meanwhile
+            if entries is self._entries:  # if not, replace() was called meanwhile
                 break
         before = self._found or {}
         self._found = {
@@ -195,11 +196,13 @@ class NameServerAddresses:
     async def follow(
         self, on_change: Callable[[tuple[NameServerAddress, ...]], None] = lambda _: None, *, least_s: float = 1.0
     ) -> None:
-        """Look up now (unless ``refresh`` has done so), every ``every_s``, and when asked to; until cancelled.
+        """Look up now (unless ``refresh`` has done so), every ``every_s``, and when ``look_again_soon`` is called.
+
+        It ends only when it is cancelled.
 
         Args:
             on_change: called with the new list when it has changed.
-            least_s: the least time between two look-ups that were asked for.
+            least_s: the shortest time between two look-ups.
         """
         known = self._current
         least_s = min(least_s, self._every_s)
@@ -249,7 +252,7 @@ class NameServerAddresses:
         except (OSError, UnicodeError) as error:
             why = f"not looked up within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
             return (), [f"name server {address}: {why}"]
-        # An IPv4 and an IPv6 address of one name belong to the same server.
+        # The IPv4 and the IPv6 addresses of a name belong to the same servers: one sort is enough.
         four = [info for info in infos if info[0] == socket.AF_INET]
         return _without_duplicates(
             NameServerAddress(str(info[4][0]), address.port, address.name) for info in four or infos

@@ -1,7 +1,6 @@
-"""Checks arguments of an application, so that the wrong call itself raises, and not a background task later.
+"""Checks arguments of an application, so that the call with a wrong argument raises, and not a background task later.
 
-Each check raises TypeError (wrong type) or ValueError (wrong value) with what was given, what is expected and, where
-it is not plain, what to do.
+Each check raises TypeError (wrong type) or ValueError (wrong value); the message has the argument and what is expected.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from ..model import DataVersion, TopicConfig, TopicQueueMapping
 from ..names import fault_of_name
 
 MAX_QUEUES: Final = 1_000_000
-"""The most queues of one topic: each of them takes memory in every client (a Java client runs out of it)."""
-# As Java's brokers and clients have it, and dots: a broker's topics are also its brokerName, often a host's name, and
-# its cluster.
+"""The most queues of one topic: each queue takes memory in every client, and too many end a Java client."""
+# The characters that Java's brokers and clients allow, and dots: a broker also registers topics that have the names of
+# its brokerName, which is often a host name, and of its cluster.
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_.-]+")
 MAX_PERM: Final = 7
 """4 (read) + 2 (write) + 1 (inherited), as PermName has it."""
 
 
 def check_name(value: object, what: str) -> str:
-    """Return the name of something that name servers know: 1 to 255 bytes of UTF-8 without control characters."""
+    """Return a name that name servers store: 1 to 255 bytes of UTF-8 without control characters."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected a str")
     fault = fault_of_name(value)
@@ -35,7 +34,7 @@ def check_name(value: object, what: str) -> str:
 
 
 def check_topic_name(value: object) -> str:
-    """Return the name of a topic that brokers and Java clients take, too (TopicValidator, Validators)."""
+    """Return a topic's name that also brokers and Java clients accept (TopicValidator, Validators)."""
     name = check_name(value, "topic name")
     if not _TOPIC.fullmatch(name):
         raise ValueError(f"topic name {name[:100]!r} has other characters than letters, digits and % | - _ .")
@@ -50,8 +49,8 @@ def check_instance(value: object, kind: type | tuple[type, ...], what: str, expe
 
 def check_optional(value: object, kind: type, what: str) -> None:
     """Raise TypeError unless the value is None or of this kind."""
-    if value is not None and not isinstance(value, kind):
-        raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected {kind.__name__} or None")
+    if value is not None:
+        check_instance(value, kind, what, f"{kind.__name__} or None")
 
 
 def check_callable(value: object, what: str) -> None:
@@ -61,7 +60,7 @@ def check_callable(value: object, what: str) -> None:
 
 
 def check_seconds(*, may_be_0: bool = False, **durations_s: object) -> None:
-    """Check durations in seconds, named as the arguments that they are: positive numbers."""
+    """Raise unless these durations, in seconds, are positive numbers; their keys are the arguments' names."""
     for name, value in durations_s.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{name} is {value!r} ({type(value).__name__}): expected a number of seconds")
@@ -118,7 +117,7 @@ def check_mapping(mapping: object) -> TopicQueueMapping:
 
 
 def check_data_version(version: object) -> DataVersion:
-    """Return a data version whose numbers are 64-bit numbers."""
+    """Return a data version whose fields fit into 64 bits."""
     if not isinstance(version, DataVersion):
         raise TypeError(f"data_version is {version!r} ({type(version).__name__}): expected a DataVersion")
     check_field_types(version, "the data version")

@@ -1,4 +1,4 @@
-"""One connection to a name server or broker: sends requests, and gives each answer to the caller that waits for it.
+"""Connects to a name server or broker, sends requests, and gives each answer to the caller that waits for it.
 
 The peer may send requests, too (905 to a broker, 40 to a client): ``on_request`` answers them.
 """
@@ -32,7 +32,7 @@ _OPAQUE_LIMIT: Final = 2**31
 
 
 OnRequest = Callable[[Command], Command | None]
-"""Answers a request of the peer: the answer has the code, remark, fields and body of the result; None: no answer."""
+"""Answers a request of the peer: returns a Command with the answer's code, remark, fields and body; None: no answer."""
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -60,11 +60,11 @@ def check_connection_options(options: ConnectionOptions) -> None:
 class PeerConnection(asyncio.Protocol):
     """A connection to one peer, made by :meth:`connect`. Many requests may be under way at once.
 
-    Every method that sends raises PeerUnavailable when the connection cannot be made, is closed, or does not
-    answer in time; RemoteProtocolError when the peer answers with something that is no frame.
+    Every method that sends raises PeerUnavailable when the connection cannot be made or is closed, or the peer does
+    not answer in time; RemoteProtocolError when the peer sends bytes that are no frame.
 
-    A peer that shuts down answers 1500: the request then raises PeerGoesAway (it was not performed, and can be sent
-    to another peer), and the connection retires, as a Java client's does.
+    A peer that shuts down answers 1500: the request then raises PeerGoesAway (the peer has not performed it, and it can
+    be sent to another peer), and the connection retires, as a Java client's does.
     """
 
     def __init__(self) -> None:
@@ -99,12 +99,12 @@ class PeerConnection(asyncio.Protocol):
 
         Args:
             timeout_s: for the connection and the TLS handshake together.
-            tls: speak TLS; its verify mode and check_hostname decide what the server has to show.
-            server_hostname: the name that its certificate is checked against; the host unless given.
-            encoding: how the headers of requests are written; the server chooses that of its answers.
-            max_in_flight: how many requests may be under way; more wait, within their own timeouts.
-            on_request: called on the event loop for each request of the peer, so it must be quick; without it they
-                are answered with code 3, as by a Java client that does not know them.
+            tls: speak TLS; its verify mode and check_hostname decide how the server's certificate is checked.
+            server_hostname: the name that the certificate must have; the host unless given.
+            encoding: of the headers of requests; the server chooses the encoding of its answers.
+            max_in_flight: how many requests may be under way; further ones wait, within their own timeouts.
+            on_request: called on the event loop for each request of the peer, so it must be quick. Without it such
+                requests are answered with code 3, as a Java client answers requests that it does not know.
 
         Raises:
             PeerUnavailable: no server listens there, or does not answer in time, or the TLS handshake failed.
@@ -119,10 +119,7 @@ class PeerConnection(asyncio.Protocol):
                 await asyncio.get_running_loop().create_connection(
                     lambda: connection, host, port, ssl=tls, server_hostname=(server_hostname or host) if tls else None
                 )
-        except (
-            OSError,
-            UnicodeError,
-        ) as error:  # OSError includes TimeoutError; UnicodeError: a host with too long a part
+        except (OSError, UnicodeError) as error:  # UnicodeError: a part of the host name is too long
             why: object = error
             if isinstance(error, TimeoutError):
                 why = f"no connection within {timeout_s:g} s"
@@ -150,10 +147,10 @@ class PeerConnection(asyncio.Protocol):
         timeout_s: float = REQUEST_TIMEOUT_S,
         version: int = SERVER_VERSION,
     ) -> Command:
-        """Send one request and wait for its answer with any code (but 1500); answers may come in any order.
+        """Send one request and return its answer, with any code but 1500; answers may come in any order.
 
         Args:
-            timeout_s: until the answer, waiting for a free slot included.
+            timeout_s: until the answer; the wait while max_in_flight requests are under way is included.
             version: the MQVersion number in the header.
 
         Raises:
@@ -183,7 +180,7 @@ class PeerConnection(asyncio.Protocol):
         finally:
             self._waiting.pop(command.opaque, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # _send raised it already; unfetched, the loop would log it
+                answer.exception()  # read it, or the loop logs it; the caller got it from _send
             self._close_if_over()
 
     async def oneway(
@@ -198,14 +195,14 @@ class PeerConnection(asyncio.Protocol):
         )  # fmt: skip
 
     def abort(self) -> None:
-        """Close at once without waiting; what is not written yet is lost."""
+        """Close at once; bytes that are not written yet are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def retire(self) -> None:
-        """Take no more requests, and close as soon as those under way have ended.
+        """Take no more requests, and close when the requests under way have ended.
 
-        What the peer has not read by then is lost.
+        Bytes that the peer has not read by then are lost.
         """
         self._retired = True
         self._close_if_over()
@@ -218,7 +215,7 @@ class PeerConnection(asyncio.Protocol):
                 self._transport.close()
 
     async def close(self) -> None:
-        """Close after what was sent is written, for at most a second; requests under way fail."""
+        """Close when all requests are written, after a second at the latest; requests under way fail."""
         if self._transport is None:
             return
         self._transport.close()
@@ -280,7 +277,7 @@ class PeerConnection(asyncio.Protocol):
                 )
             else:
                 reply = self._on_request(request)
-        except Exception as error:  # of the application's function: the requests under way must not fail with it
+        except Exception as error:  # a defect of the application's function must not fail the requests under way
             logger.exception("request %s of %s", with_name(request.code, RequestCode), self.peer)
             reply = Command(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is not None and not request.is_oneway and self._transport is not None:

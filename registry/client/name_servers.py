@@ -1,7 +1,7 @@
-"""Sends requests to one of several name servers: the same one as long as it answers, then the next.
+"""Sends requests to one of several name servers: to the same server as long as it answers, then to the next.
 
 Source of the behaviour: NettyRemotingClient.getAndCreateNameserverChannel and updateNameServerAddressList (rocketmq
-5.x): the first is chosen by chance, and the next in turn when it fails or is no longer in the list.
+5.x): the first server is chosen by chance; when it fails or leaves the list, the next in the list is chosen.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class NameServers:
 
     Args:
         addresses: a list in any form that :class:`NameServerAddresses` takes, or a NameServerAddresses.
-        backoff_first_s, backoff_most_s: how long a server that cannot be reached is left alone, at first and at most.
+        backoff_first_s, backoff_most_s: how long no connection to a server is tried after a try failed: the first time,
+            and at most.
         connect_timeout_s: for a connection to one server.
         tls, encoding, max_in_flight, on_request: see :meth:`PeerConnection.connect`.
 
@@ -78,7 +79,7 @@ class NameServers:
 
     @property
     def chosen(self) -> NameServerAddress | None:
-        """The server that is asked; None before the first request, and after it failed."""
+        """The server that is asked next; None: the next request chooses one (at first, and after a failure)."""
         return self._chosen
 
     async def __aenter__(self) -> Self:
@@ -90,7 +91,7 @@ class NameServers:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections, also when cancelled; requests under way fail."""
+        """Close all connections, even if the caller is cancelled; requests under way fail."""
         self._open = False
         task, self._following = self._following, None
         servers, self._servers = list(self._servers.values()), {}
@@ -116,11 +117,11 @@ class NameServers:
         Args:
             code: a RequestCode.
             timeout_s: for the answer of one server.
-            now: also try servers that failed just before; else those count as away without a try.
+            now: try also servers that failed just before; if false, these count as failed without a try.
 
         Raises:
             PeerUnavailable: no server answers; the message has the reason of each.
-            RemoteProtocolError: the last server answers with something that is no frame.
+            RemoteProtocolError: there is only one server, and it sends bytes that are no frame.
             ClientClosed: not open.
         """
 
@@ -131,7 +132,7 @@ class NameServers:
         return await self._in_turn(ask)
 
     async def connection(self, *, now: bool = False) -> PeerConnection:
-        """Return the connection to the chosen server, which is made if there is none.
+        """Return the connection to the chosen server; make it if there is none.
 
         Raises:
             PeerUnavailable, ClientClosed: as ``request``.
@@ -157,13 +158,13 @@ class NameServers:
                 raise PeerUnavailable("no name server answers: " + "; ".join(map(str, failures.values())))
 
     def turn_from(self, connection: PeerConnection) -> None:
-        """Send the next request to another server than that of this connection, whose answers cannot be used."""
+        """Send the next request to another server, because the answers over this connection cannot be used."""
         for server in self._servers.values():
             if server.is_current(connection):
                 self._turn_from(server, PeerUnavailable("another name server is asked"))
 
     async def _choose(self, failures: dict[NameServerAddress, Exception]) -> ReconnectingConnection:
-        """The chosen server, or the next one if that is among the failures."""
+        """The chosen server; the next one if the chosen server is among the failures."""
         if not self._open:
             raise ClientClosed("these name servers are not open: use them within 'async with'")
         addresses = self.addresses.current or await self.addresses.refresh()
@@ -189,8 +190,7 @@ class NameServers:
         return server
 
     def _turn_from(self, server: ReconnectingConnection, error: Exception) -> None:
-        # When a server did not answer one request, perhaps only the connection to it does not work.
-        server.retire()
+        server.retire()  # perhaps only this connection is broken
         if self._chosen == server.address:
             self._chosen = None
         if not isinstance(error, PeerGoesAway):

@@ -14,7 +14,7 @@ from ..protocol.codes import RequestCode, ResponseCode
 from ..protocol.command import Command
 from .connection import REQUEST_TIMEOUT_S, PeerConnection
 
-# Requests of routes that are under way at the same time.
+# Lookups of routes that are under way at the same time.
 _ROUTES_AT_ONCE: Final = 64
 
 
@@ -23,7 +23,7 @@ async def ask_clusters(
 ) -> tuple[dict[str, BrokerRow], dict[str, list[str]]]:
     """BrokerName -> its row, and cluster -> its brokerNames (106).
 
-    PeerUnavailable: no answer, or one that is not success. RemoteProtocolError: an answer that cannot be read.
+    PeerUnavailable: no answer, or an answer that is not SUCCESS. RemoteProtocolError: an answer that cannot be read.
     """
     answer = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=timeout_s)
     return decode_cluster_info(_body(server, answer))
@@ -46,7 +46,7 @@ async def ask_route(server: PeerConnection, topic: str, *, timeout_s: float = RE
 async def ask_routes(
     server: PeerConnection, topics: Iterable[str], *, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, TopicRoute]:
-    """The routes of those topics that have one, some of them under way at a time. Raises as :func:`ask_clusters`."""
+    """Topic -> its route, without topics that have none; asks for several at a time. Raises as :func:`ask_clusters`."""
     found: dict[str, TopicRoute] = {}
     names = iter(topics)
 
@@ -68,7 +68,7 @@ async def ask_routes(
 async def ask_kv_table(
     server: PeerConnection, namespace: str, *, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, str]:
-    """All keys of a KV namespace (219); none where there is no such namespace. Raises as :func:`ask_clusters`."""
+    """The keys of a KV namespace (219); none if there is no such namespace. Raises as :func:`ask_clusters`."""
     fields = {"namespace": namespace}
     answer = await server.request(RequestCode.GET_KVLIST_BY_NAMESPACE, fields, timeout_s=timeout_s)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:

@@ -1,7 +1,7 @@
-"""A connection that is made when it is needed, and again after it was lost, but not too often.
+"""Makes a connection when it is needed, and again after it was lost, but not too often.
 
-A Java client tries at every request. Here a peer that cannot be reached is left alone for a moment, longer each time,
-so that callers learn at once that it is away instead of waiting one after the other.
+A Java client tries at every request. Here no connection is tried for a while after a try failed, each time for longer:
+callers then get the error at once instead of waiting one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .connection import REQUEST_TIMEOUT_S, ConnectionOptions, PeerConnection
 
 
 class Backoff:
-    """Pauses that double from ``first_s`` to ``most_s``; each by chance 50 to 100 % of that: clients spread."""
+    """Pauses that double from ``first_s`` to ``most_s``, each shortened by chance by up to half: clients spread."""
 
     def __init__(self, first_s: float = 0.1, most_s: float = 10.0) -> None:
         self.first_s, self.most_s = first_s, most_s
@@ -38,7 +38,7 @@ class ReconnectingConnection:
 
     Args:
         connect_timeout_s: for making a connection.
-        backoff: how long the peer is left alone after failures.
+        backoff: how long no connection is tried after a try failed.
         options: ``tls``, ``encoding``, ``max_in_flight``, ``on_request``: see :meth:`PeerConnection.connect`.
     """
 
@@ -71,13 +71,13 @@ class ReconnectingConnection:
         return max(0.0, self._away_until_s - asyncio.get_running_loop().time())
 
     async def connected(self, *, now: bool = False) -> PeerConnection:
-        """Return the connection, which is made if there is none; callers at the same time share one attempt.
+        """Return the connection; make it if there is none. Callers at the same time share one attempt.
 
         Args:
-            now: try also when the peer failed just before.
+            now: try even if a try failed just before.
 
         Raises:
-            PeerUnavailable: it cannot be reached, or is left alone for now.
+            PeerUnavailable: the peer cannot be reached, or a try failed just before.
             ClientClosed: close() was called.
         """
         if self._connection is not None and self._connection.is_usable:
@@ -113,20 +113,20 @@ class ReconnectingConnection:
             return connection
 
     def retire(self) -> None:
-        """Use the connection for no more requests; those under way are still answered. The next makes another."""
+        """Use the connection for no more requests; those under way go on. ``connected`` then makes a new connection."""
         if self._connection is not None:
             self._connection.retire()
             self._retired = {one for one in self._retired if not one.is_closed} | {self._connection}
             self._connection = None
 
     def abort(self) -> None:
-        """Close at once, for good, without waiting."""
+        """Close all connections at once, for good, without waiting."""
         self._closed = True
         for connection in self._all():
             connection.abort()
 
     async def close(self) -> None:
-        """Close the connection for good."""
+        """Close all connections for good."""
         self._closed = True
         await asyncio.gather(*(connection.close() for connection in self._all()))
 

@@ -1,16 +1,15 @@
-"""Base of the blocking clients: runs an asynchronous client in a background thread with an event loop of its own.
+"""Runs an asynchronous client in a background thread with its own event loop: the base of the blocking clients.
 
-- Threads: any number of them may call at once. The background thread is a daemon; its loop never handles signals,
-  and it is independent of a loop that runs in the caller's thread (a call blocks that loop like any other blocking
-  call).
-- Callbacks (listeners) run in the background thread, so they must be short; a blocking call from one raises
-  RuntimeError instead of waiting for itself for ever.
+- Threads: any number of threads may call at once. The background thread is a daemon; its loop never handles signals.
+  If an event loop runs in the caller's thread, a call blocks that loop, like any other blocking call.
+- Callbacks (listeners) run in the background thread, so they must be short; a blocking call in a callback raises
+  RuntimeError, because it would wait for itself for ever.
 - Closing: ``with``, or ``close()``, from any thread, any number of times; calls under way raise ClientClosed. A client
-  that is not closed is closed at the end of the process, or when nothing refers to it any more.
-- Fork: the child has no such thread. Its calls raise ClientClosed at once, its ``close()`` does nothing, and the
-  parent's connections stay untouched: open another client in the child (with multiprocessing, gunicorn and the
+  that the program does not close is closed when the process ends, or when nothing refers to it any more.
+- Fork: the child has no background thread. There calls raise ClientClosed at once, ``close()`` does nothing, and the
+  parent's connections stay untouched: open a new client in the child (with multiprocessing, gunicorn and the
   like: after the fork, not at import).
-- Ctrl-C in a call cancels what it waited for, and nothing else.
+- Ctrl-C during a call cancels that call, and nothing else.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ _Result = TypeVar("_Result")
 _Client = TypeVar("_Client")
 _Arguments = ParamSpec("_Arguments")
 
-# A look-up of a host name cannot be interrupted, and may take longer than that.
+# How long close() waits for the thread, which a look-up of a host name may hold up for longer.
 _CLOSE_S: Final = 10.0
-# A Ctrl-C in the moment in which a thread begins to wait is noticed by Python only when the wait ends.
+# If Ctrl-C comes just as a thread begins to wait, Python notices it only when the wait ends: so each wait is short.
 _SIGNALS_S: Final = 0.5
 
 
 class BackgroundLoop:
-    """A thread whose event loop enters one asynchronous context manager, runs it, and leaves it, in one task.
+    """A thread whose event loop enters one asynchronous context manager, keeps it open, and leaves it, in one task.
 
-    what: its name in messages.
+    what: the client's name in messages.
     """
 
     def __init__(self, client: AbstractAsyncContextManager[object], what: str) -> None:
@@ -60,7 +59,7 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._main, name=what, daemon=True)
 
     def start(self) -> None:
-        """Start the thread and enter the client; if that raises, the thread has ended, and the error is raised here."""
+        """Start the thread and enter the client; if entering raises, end the thread and raise the same error."""
         self._thread.start()
         try:
             self._entered.result()
@@ -87,7 +86,7 @@ class BackgroundLoop:
             except asyncio.CancelledError:
                 self._fail(result)
                 raise
-            except BaseException as error:  # to the thread that called
+            except BaseException as error:  # raised in the calling thread
                 result.set_exception(error)
                 if not isinstance(error, Exception):
                     raise
@@ -116,7 +115,7 @@ class BackgroundLoop:
                 self._pending.discard(result)
 
     def check_open(self) -> None:
-        """Raise ClientClosed as ``call`` does, before something is read in the caller's thread."""
+        """Raise ClientClosed as ``call`` does; for methods that read in the caller's thread."""
         self._check_process()
         if not self._open:
             raise self._closed()
@@ -128,7 +127,7 @@ class BackgroundLoop:
             )
 
     def close(self) -> None:
-        """Leave the client and end the thread; nothing in a forked child. In the background thread: does not wait."""
+        """Leave the client and end the thread; in a forked child do nothing. Called in a callback, it does not wait."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -143,7 +142,7 @@ class BackgroundLoop:
     def _main(self) -> None:
         try:
             asyncio.run(self._live())
-        except BaseException as error:  # to the thread that started this one, while it waits
+        except BaseException as error:  # raised in the thread that called start(), if it still waits
             if not self._entered.done():
                 self._entered.set_exception(error)
             else:
@@ -159,7 +158,7 @@ class BackgroundLoop:
         self._stop = asyncio.Event()
         with self._lock:
             self._loop = asyncio.get_running_loop()
-        # If it is closed while it is entered, the event is set already and it is left at once.
+        # If close() was called meanwhile, the event is set, and the client is left at once.
         async with self._client:
             with self._lock:
                 self._open = not self._stop.is_set()
@@ -179,7 +178,7 @@ def _wait(result: Future[_Result]) -> _Result:
         try:
             return result.result(_SIGNALS_S)
         except TimeoutError:
-            if result.done():  # the call's own TimeoutError, or the result came just now
+            if result.done():  # the call itself raised TimeoutError, or it ended just now
                 return result.result()
 
 
@@ -187,8 +186,8 @@ class SyncClient(Generic[_Client]):
     """Base of the blocking clients: ``with Client(...) as client:``, or ``open()`` and ``close()``.
 
     Args:
-        client: the asynchronous client, not entered yet; ``_client`` in subclasses, which may read what is safe to
-            read from any thread, and use ``_call`` for everything else.
+        client: the asynchronous client, not entered yet. Subclasses have it as ``_client``: they may read values of it
+            that are safe to read from any thread, and call it by ``_call``.
     """
 
     def __init__(self, client: _Client) -> None:
@@ -201,7 +200,8 @@ class SyncClient(Generic[_Client]):
         """Start the background thread and enter the client.
 
         Raises:
-            RuntimeError: it was opened before; a client can be opened once. Also what the asynchronous client raises.
+            RuntimeError: it was opened before; a client can be opened once.
+            Besides: the errors of the asynchronous client.
         """
         self._background.start()
         return self
@@ -221,7 +221,7 @@ class SyncClient(Generic[_Client]):
         return self._background.call(lambda: function(*args, **options))
 
     def _on_loop(self, function: Callable[[], _Result]) -> _Result:
-        """Run a function that does not wait in the background thread, as the client is not made for several."""
+        """Run a function that does not wait in the background thread: only that thread may use the client."""
 
         async def run() -> _Result:
             return function()
@@ -232,7 +232,7 @@ class SyncClient(Generic[_Client]):
 def on_loop(
     method: Callable[Concatenate[_Client, _Arguments], _Result],
 ) -> Callable[Concatenate[SyncClient[_Client], _Arguments], _Result]:
-    """Make a blocking client's method of a method that does not wait: it runs in the background thread."""
+    """Make a blocking client's method from a method that does not wait; it runs in the background thread."""
 
     @functools.wraps(method)
     def run(self: SyncClient[_Client], /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
@@ -244,7 +244,7 @@ def on_loop(
 def waits_for(
     method: Callable[Concatenate[_Client, _Arguments], Coroutine[Any, Any, _Result]],
 ) -> Callable[Concatenate[SyncClient[_Client], _Arguments], _Result]:
-    """Make a blocking client's method of a coroutine's: the caller's thread waits for the result."""
+    """Make a blocking client's method from a coroutine method: the caller's thread waits for the result."""
 
     @functools.wraps(method)
     def run(self: SyncClient[_Client], /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
@@ -256,9 +256,9 @@ def waits_for(
 def made_like(
     client: Callable[_Arguments, _Client],
 ) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Any, _Arguments], None]]:
-    """Decorate ``__init__`` of a blocking client: it takes the arguments of the asynchronous one, which it makes.
+    """Decorate ``__init__`` of a blocking client: it takes the asynchronous client's arguments and makes that client.
 
-    The decorated method then runs, and may refuse the result.
+    Then the decorated method runs, which may raise an error.
     """
 
     def decorate(check: Callable[[Any], None]) -> Callable[Concatenate[Any, _Arguments], None]:

@@ -51,13 +51,13 @@ class RequestCode(IntEnum):
     GET_NAMESRV_CONFIG = 319
     """Ask for the settings in effect."""
     QUERY_DATA_VERSION = 322
-    """A broker asks whether it has to register; also a sign of life."""
+    """A broker asks whether it has to register; also its heartbeat."""
     ADD_WRITE_PERM_OF_BROKER = 327
     """Give every topic of a broker name the permission 6 (read and write)."""
     GET_BROKER_MEMBER_GROUP = 901
     """Ask for the addresses of one broker name."""
     BROKER_HEARTBEAT = 904
-    """A sign of life of a broker."""
+    """A broker's heartbeat."""
     NOTIFY_MIN_BROKER_ID_CHANGE = 905
     """Sent to brokers by the name server: the lowest broker id of their name has changed."""
 
@@ -84,7 +84,7 @@ class ResponseCode(IntEnum):
 
 
 def with_name(code: int, kind: type[RequestCode] | type[ResponseCode]) -> str:
-    """A code for people, with RocketMQ's name: ``17 (TOPIC_NOT_EXIST)``; alone where it has none here."""
+    """A code with RocketMQ's name, ``17 (TOPIC_NOT_EXIST)``; a code that has no name here stays a number."""
     try:
         return f"{code:d} ({kind(code).name})"
     except ValueError:
@@ -102,9 +102,9 @@ FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
 # A header's `version` is the position of a release in the MQVersion enumeration.
-VERSION_V3_0_11: Final = 37  # a broker below it sends the bare topic wrapper as its register body
+VERSION_V3_0_11: Final = 37  # before it a register body is a bare topic table
 VERSION_V4_8_0: Final = 373
-VERSION_V4_9_4: Final = 401  # from here on a client reads standard JSON: quoted broker ids in a route
+VERSION_V4_9_4: Final = 401  # from here on clients read a route in standard JSON, with quoted broker ids
 VERSION_V4_9_7: Final = 407
 VERSION_V5_0_0: Final = 413  # from here on a compressed register body ends with the static topic mappings
 VERSION_V5_3_3: Final = 479

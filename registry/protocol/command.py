@@ -24,8 +24,8 @@ _INT16: Final = struct.Struct(">h")
 _HEADER_MASK: Final = 0xFFFFFF
 
 MAX_HEADER_BYTES: Final = 256 * 1024
-"""The longest header that is read. The longest real one holds a KV value. A header is decoded without a pause, and a
-whole frame of fields would take a second."""
+"""The longest header that is decoded: a frame full of fields would hold up the event loop for a second. The longest
+real headers hold a KV value."""
 MAX_BINARY_FIELDS: Final = 4096
 _MAX_LENIENT_BYTES: Final = 16 * 1024
 _JSON: Final = Encoding.JSON
@@ -36,27 +36,26 @@ _OTHER: Final = LANGUAGES.index("OTHER")
 
 Int32 = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
 
-# A JSON header cannot set body and encoding: no peer writes such names, and decode_command sets them anyway.
+# The spaces keep a JSON header from naming body and encoding, which decode_command sets.
 _RENAME: Final = {
     "ext_fields": "extFields", "body": " body", "encoding": " encoding", "serialize_type": "serializeTypeCurrentRPC",
 }  # fmt: skip
 
 
-# Other names are forbidden so that a header with another spelling of these ("CODE") is read again, leniently.
+# Unknown names are forbidden, so that a header with another spelling of these names ("CODE") is read again, leniently.
 class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME, forbid_unknown_fields=True):
     """A request or a reply, as a frame holds it."""
 
-    # In the order of a Java header, which makes finding them 10 % faster.
+    # In the order of Java's headers: msgspec then finds the fields 10 % faster.
     code: Int32 = 0
     ext_fields: dict[str, str] | None = None  # None and {} differ in JSON and are the same in binary
     flag: Int32 = 0  # FLAG_RESPONSE and FLAG_ONEWAY, or-ed
-    language: str = "JAVA"  # a name of LANGUAGES; an unknown one as it came, an unknown number as its digits
-    # int32, possibly negative; None when a JSON header has none: Java then answers with a number of its own counter
+    language: str = "JAVA"  # a name of LANGUAGES; unknown names stay as they are, unknown numbers become digits
+    # may be negative; None: a JSON header has none, and Java then answers with the next number of its own counter
     opaque: Int32 | None = None
     remark: str | None = None
     version: Int32 = 0  # MQVersion number of the sender
-    # how a JSON header names its encoding; nothing reads it, and it is None in what was decoded
-    serialize_type: str | None = None
+    serialize_type: str | None = None  # the encoding's name in a JSON header; decode_command sets None
     body: bytes = b""  # b"" when there is none
     encoding: Encoding = _JSON  # how the header was received, or is to be sent
 
@@ -74,11 +73,11 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME, forbid_unk
 # Not strict: numbers may be strings, as fastjson allows.
 _json_header = msgspec.json.Decoder(Command, strict=False)
 _any_header = msgspec.json.Decoder(dict[str, msgspec.Raw])
-# fastjson 1 also finds a member by its name without regard to case, _ and -.
+# fastjson 1 ignores case, _ and - in the names of members.
 _MEMBERS: Final = {
     name.lower(): name for name in ("code", "extFields", "flag", "language", "opaque", "remark", "version")
 }
-# fastjson 1 passes over one byte order mark at the beginning, and over these before and after the object.
+# fastjson 1 skips one byte order mark at the beginning, and control characters before and after the object.
 _BOM: Final = b"\xef\xbb\xbf"
 _CONTROL: Final = bytes((*range(0x21), 0x7F))
 
@@ -88,12 +87,11 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
 
     Args:
         frame: as FrameReader returns it: from the mark word on.
-        keep_empty_fields: a value of length 0 in a binary header is an empty text (4.8), else it counts as absent.
+        keep_empty_fields: a value of length 0 in a binary header is an empty text (4.8); if false, it counts as absent.
 
     Raises:
-        RemoteProtocolError: header longer than the frame, unknown serializer byte, header that is empty or no JSON
-            object even leniently, truncated binary header, number that is none or no int32; ``closes`` is
-            true.
+        RemoteProtocolError: the header is empty, too long, truncated, or no JSON object even when it is read leniently;
+            its serializer byte is unknown; a number is no int32. ``closes`` is true.
     Source: RemotingCommand.decode; what Java accepts was measured on running servers.
     """
     try:
@@ -123,7 +121,7 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
 
 
 def _decode_other_header(header: bytes) -> Command:
-    """Decode a JSON header that is not as most peers write it."""
+    """Decode a JSON header that is not in the usual form."""
     header = header.removeprefix(_BOM).strip(_CONTROL)
     try:
         return _json_header.decode(msgspec.json.encode(_named(_any_header.decode(header))))
@@ -135,7 +133,7 @@ _Value = TypeVar("_Value")
 
 
 def _named(fields: dict[str, _Value]) -> dict[str, _Value]:
-    """The members that count, by their usual names; of several spellings of one the first."""
+    """The known members by their usual names; if a name comes in several spellings, the first counts."""
     named: dict[str, _Value] = {}
     for key, value in fields.items():
         name = _MEMBERS.get(key.lower().replace("_", "").replace("-", ""))
@@ -233,7 +231,7 @@ def _read_ext_fields(header: bytes, at: int, end: int, keep_empty: bool) -> dict
         key, at = _read_text(header, at + _INT16.size, size)
         (size,) = _INT32.unpack_from(header, at)
         value, at = _read_text(header, at + _INT32.size, size)
-        # Length 0 is how Java 4.9 and later reads null, so an empty value cannot be sent.
+        # Java 4.9 and later reads length 0 as null, so no peer can send it an empty value.
         if key and (value or keep_empty):
             ext_fields[key] = value
     return ext_fields
@@ -330,9 +328,8 @@ class ReplyTemplate:
     """Encodes replies that differ only in opaque and body: the rest of the header is encoded once.
 
     Args:
-        code, remark, ext_fields: the same in every reply; see Command.
+        code, remark, ext_fields, encoding: the same in every reply; see Command.
         version: MQVersion number in the reply's header.
-        encoding: of the header.
 
     A header is ``prefix``, the opaque, ``suffix``; ``fixed_bytes`` is its size without the opaque.
     """
@@ -359,7 +356,7 @@ class ReplyTemplate:
         )
         header = encode_command(command)[_HEAD.size :]
         if encoding == Encoding.JSON:
-            # The last one: extFields may hold the same text, but a remark only with its quotes escaped.
+            # Search from the end: extFields may contain this text, too; the remark cannot, as its quotes are escaped.
             before, name, suffix = header.rpartition(b'"language":"JAVA","opaque":')
             self.prefix = before + name
             self.suffix = suffix[1:]

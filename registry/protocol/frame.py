@@ -18,8 +18,7 @@ LENGTH_BYTES: Final = 4
 _MARK_BYTES: Final = 4
 _MAX_LENGTH: Final = MAX_FRAME_BYTES - LENGTH_BYTES
 _LENGTH_WORD: Final = struct.Struct(">i")
-# Pieces of a frame below this size are joined as they arrive: a list of single bytes would take forty times the
-# memory of the bytes.
+# Shorter pieces of a frame are joined as they arrive: a list of single bytes takes forty times the bytes' memory.
 _SMALL_BYTES: Final = 4096
 
 
@@ -30,7 +29,7 @@ def is_frame(data: bytes) -> bool:
 
 
 class FrameReader:
-    """Collects the bytes that a connection receives and returns whole frames.
+    """Collects the bytes that a connection receives, and returns whole frames.
 
     An invalid frame length ends the stream: ``feed`` returns the frames before it and sets ``error``, and each later
     ``feed`` raises that error. So a caller answers the returned frames, then checks ``error`` and closes.
@@ -38,47 +37,39 @@ class FrameReader:
     Cost: every byte of a frame is copied once; twice if it arrived in pieces below 4 KiB.
     """
 
-    __slots__ = ("_head_given", "_held", "_need", "_skip", "error", "pending", "too_long")
+    __slots__ = ("_head_given", "_skip", "announced_bytes", "error", "pending", "pending_bytes", "too_long")
 
     def __init__(self) -> None:
         self.error: RemoteProtocolError | None = None
         """Why the stream ended, or None; its ``closes`` is true."""
         self.too_long: tuple[int, bytes] | None = None
-        """If a frame is too long, it ends the stream: its length, and the bytes of it that had come."""
-        # At most one unfinished frame, length word first, in pieces. Bytes of the frames after it are never put here.
+        """If a frame was too long and ended the stream: its length, and the bytes of it that had come."""
+        # The following are read-only for callers.
         self.pending: list[bytes | bytearray] = []
-        """The pieces of the unfinished frame; read-only for callers, empty when there is none."""
-        self._held = 0  # bytes in them
+        """The pieces of the unfinished frame, length word first; empty when there is none."""
+        self.pending_bytes = 0
+        """The number of bytes in ``pending``."""
+        self.announced_bytes = 0
+        """Size of the unfinished frame, length word included; 0 while its length word is incomplete."""
         self._head_given = False
-        self._skip = 0  # bytes of the unfinished frame that are still to come, and are not kept
-        self._need = 0  # the size of that frame, length word included; 0 until its length word is there
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of the unfinished frame that are held."""
-        return self._held
-
-    @property
-    def announced_bytes(self) -> int:
-        """Size of the unfinished frame in bytes, including its length word; 0 while its length word is incomplete."""
-        return self._need
+        self._skip = 0  # bytes of a skipped frame that are still to come
 
     def head(self) -> bytes | None:
-        """Mark word and header of the unfinished frame, once; None: they are not whole yet, or were given."""
-        if self._head_given or self._held < LENGTH_BYTES + _MARK_BYTES:
+        """Mark word and header of the unfinished frame; None: they are incomplete, or an earlier call returned them."""
+        if self._head_given or self.pending_bytes < LENGTH_BYTES + _MARK_BYTES:
             return None
         first = b"".join(self.pending[:2]) if len(self.pending[0]) < 2 * LENGTH_BYTES else self.pending[0]
         size = 2 * LENGTH_BYTES + int.from_bytes(first[LENGTH_BYTES + 1 : 2 * LENGTH_BYTES], "big")
-        if not size <= self._held or size >= self._need:
+        if size > self.pending_bytes or size >= self.announced_bytes:
             return None
         self._head_given = True
         return b"".join(self.pending)[LENGTH_BYTES:size]
 
     def skip(self) -> None:
-        """Skip the unfinished frame: drop the bytes that came, and those that are still to come."""
-        self._skip = self._need - self._held
+        """Skip the unfinished frame: drop the bytes that came, and the bytes that are still to come."""
+        self._skip = self.announced_bytes - self.pending_bytes
         self._forget()
-        self.pending = [b""]  # it is still unfinished
+        self.pending = [b""]  # not empty, because the frame is still unfinished
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream.
@@ -106,7 +97,7 @@ class FrameReader:
                 self._refuse(length, data[at + LENGTH_BYTES :])
                 return frames
             if stop > end:
-                self._need = stop - at
+                self.announced_bytes = stop - at
                 break
             frames.append(data[at + LENGTH_BYTES : stop])
             at = stop
@@ -123,28 +114,28 @@ class FrameReader:
             if not self._skip:
                 self._forget()
             return at
-        if not self._need:
-            at = LENGTH_BYTES - self._held
+        if not self.announced_bytes:
+            at = LENGTH_BYTES - self.pending_bytes
             self._hold(data[:at])
-            if self._held < LENGTH_BYTES:
+            if self.pending_bytes < LENGTH_BYTES:
                 return len(data)
             (length,) = _LENGTH_WORD.unpack(b"".join(self.pending))
             if not _MARK_BYTES <= length <= _MAX_LENGTH:
                 self._refuse(length, data[at:])
                 return at
-            self._need = LENGTH_BYTES + length
-        missing = self._need - self._held
+            self.announced_bytes = LENGTH_BYTES + length
+        missing = self.announced_bytes - self.pending_bytes
         if len(data) - at < missing:
             self._hold(data[at:] if at else data)
             return len(data)
-        first, *others = self.pending  # the length word is in the first: pieces that short are put together
+        first, *others = self.pending  # the first has the whole length word, because short pieces are joined
         frames.append(b"".join((memoryview(first)[LENGTH_BYTES:], *others, memoryview(data)[at : at + missing])))
         self._forget()
         return at + missing
 
     def _hold(self, data: bytes) -> None:
         """Keep the next piece of the unfinished frame."""
-        self._held += len(data)
+        self.pending_bytes += len(data)
         last = self.pending[-1] if self.pending else None
         if isinstance(last, bytearray) and len(last) < _SMALL_BYTES:
             last += data
@@ -153,7 +144,7 @@ class FrameReader:
 
     def _forget(self) -> None:
         self.pending = []
-        self._held = self._need = 0
+        self.pending_bytes = self.announced_bytes = 0
         self._head_given = False
 
     def _refuse(self, length: int, came: bytes) -> None:

@@ -2,8 +2,8 @@
 
 Java does not check that fields are there, or that numbers are valid: a missing or unparsable field is null, and the
 request is processed anyway. So every field here may be None, and each handler refuses what it cannot use.
-Handlers that write refuse names that are not bounded (docs/differences.md D9): they read with :meth:`Header.checked`.
-Fields keep RocketMQ's names, in snake_case.
+Handlers that write read by :meth:`Header.checked`, which refuses names that are too long or have control characters
+(docs/differences.md D9). Fields keep RocketMQ's names, in snake_case.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..model import Int32
 from ..names import fault_of_address, fault_of_name
 from .numbers import parse_boolean, parse_int, parse_long
 
-# extFields that no header class of Java declares; NameServers read them apart from it (MixAll).
+# extFields that no header class of Java declares; NameServers read them by these names (MixAll).
 ZONE_NAME: Final = "__ZONE_NAME"
 ZONE_MODE: Final = "__ZONE_MODE"
 
-_NOT_NAMES: Final = frozenset({"value"})  # of a KV key; the script that stores it bounds it
+_NOT_NAMES: Final = frozenset({"value"})  # the value of a KV key is no name; the script that stores it limits its size
 
 _PARSERS: Final[tuple[tuple[Any, Callable[[str], Any]], ...]] = (
     (str | None, str),
@@ -46,10 +46,10 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def checked(cls, ext_fields: dict[str, str] | None) -> Self:
-        """Read the known fields of a request that writes, or reads by a name in Redis.
+        """Read the known fields, and refuse a name with a fault: for requests that write, or read by a name in Redis.
 
         Raises:
-            RemoteProtocolError: a name in it has a fault; the message names the field. ``closes`` is false.
+            RemoteProtocolError: a name has a fault; the message names the field. ``closes`` is false.
         """
         header = cls.from_ext_fields(ext_fields)
         fault = header.fault()
@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
         return header
 
     def fault(self) -> str | None:
-        """The first name with a fault, and the fault; None: all are right. A missing or empty name is no fault here."""
+        """The first field whose name has a fault, and the fault; None if there is none. A missing name has no fault."""
         for name, key, parse in _fields(type(self)):
             value = getattr(self, name) if parse is str and key not in _NOT_NAMES else None
             fault = (fault_of_address if key == "brokerAddr" else fault_of_name)(value) if value else None

@@ -1,8 +1,8 @@
 """Parses texts that fastjson 1 accepts although they are not valid JSON.
 
 Java peers write map keys that are numbers without quotes (``{0:"10.0.0.1:10911"}``), and NameServers up to
-5.3.3 also accept unquoted names, single quotes and repeated commas. msgspec reads standard JSON only and is always
-tried first; this module parses what it refused.
+5.3.3 also accept unquoted names, single quotes and repeated commas. msgspec reads only standard JSON and is always
+tried first; this module parses texts that msgspec refused.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ MAX_LENIENT_BYTES: Final = 64 * 1024
 """The longest text for the parser in Python, which takes some 40 ms for it."""
 
 MAX_BYTES: Final = 256 * 1024
-"""The longest text that is read without a type: a megabyte of brackets would take 60 MB of memory. No peer writes
-anything longer that is not standard JSON of the expected type."""
+"""The longest text that ``loads`` reads: a megabyte of brackets would take 60 MB of memory. Peers write longer texts
+only as standard JSON of the expected type."""
 
 MAX_QUOTED_BYTES: Final = 1024 * 1024
-"""The longest text in which integer keys are quoted: the static topics of a broker that has thousands of them."""
+"""The longest text in which integer keys are quoted: a broker with thousands of static topics writes less."""
 
 MAX_DEPTH: Final = 64
 """How deep objects and arrays may nest; real bodies need six levels."""
 
-# What msgspec raises on bad input: its own errors, UnicodeDecodeError, and RecursionError where it skips a
-# deeply nested value.
+# What msgspec raises on bad input: its own errors, UnicodeDecodeError (a ValueError), and RecursionError when it skips
+# a deeply nested value.
 REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 # Matches up to and including the colon of the next integer key without quotes. Whole strings are skipped, and every
@@ -40,7 +40,7 @@ _BARE_KEY: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-# The integer keys of a broker with thousands of static topics.
+# More integer keys than a broker with thousands of static topics sends.
 _MAX_BARE_KEYS: Final = 100_000
 _KEYS_PER_SLICE: Final = 8_000
 
@@ -59,21 +59,21 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "
 _LITERALS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-# Longer runs of digits are no number of this protocol, and int() gets slow.
+# No number of this protocol has more digits, and int() is slow for long texts.
 _MAX_NUMBER_CHARS: Final = 400
 
 
 def quoting_integer_keys(data: bytes) -> Slices[bytes]:
     """Quote the integer keys that have no quotes, so that a standard parser can read the text.
 
-    Bytes that are no JSON stay no JSON, and so does a text beyond MAX_QUOTED_BYTES. Cost: linear, about 9 ms for a
-    register body of a megabyte, 120 ms for a megabyte of nothing but keys.
+    A text that is no JSON for other reasons stays so; a text beyond MAX_QUOTED_BYTES is returned as it is. Cost:
+    linear, about 9 ms for a register body of a megabyte, 120 ms for a megabyte of nothing but keys.
     """
     if len(data) > MAX_QUOTED_BYTES:
         return data
     parts: list[bytes] = []
     at = 0
-    # match() from the end of the last one: sub() would try again at every byte after the last key.
+    # match() at the end of the last key; sub() would try at every byte after the last key.
     while found := _BARE_KEY.match(data, at):
         if len(parts) == 2 * _MAX_BARE_KEYS:
             return data
@@ -97,13 +97,12 @@ def loads(data: bytes) -> Any:
         RemoteProtocolError: neither JSON nor what fastjson 1 accepts, nested deeper than MAX_DEPTH, or too long;
             ``closes`` is false.
     """
-    if len(data) > MAX_BYTES:
-        raise RemoteProtocolError(f"no standard JSON, and with {len(data)} bytes too long to read leniently")
-    for text in (data, finish(quoting_integer_keys(data))):
-        try:
-            return msgspec.json.decode(text)
-        except REFUSALS:
-            pass
+    if len(data) <= MAX_BYTES:
+        for text in (data, finish(quoting_integer_keys(data))):
+            try:
+                return msgspec.json.decode(text)
+            except REFUSALS:
+                pass
     if len(data) > MAX_LENIENT_BYTES:
         raise RemoteProtocolError(f"no standard JSON, and with {len(data)} bytes too long to read leniently")
     return _Parser(data.decode("utf-8", "replace")).parse()
@@ -126,8 +125,7 @@ class _Parser:
     def _container(self, opening: str) -> Any:
         root: dict[str, Any] | list[Any] = {} if opening == "{" else []
         stack = [root]
-        # True where a value may stand: after the opening mark or a comma; fastjson lets commas repeat and
-        # trail.
+        # A value may stand after the opening mark and after a comma; fastjson allows repeated and trailing commas.
         open_for_value = True
         while stack:
             top = stack[-1]

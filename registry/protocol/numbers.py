@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# No int64 has more digits, and int() is slow for long texts; leading zeros are legal, so 40 leaves room for some.
+# An int64 has at most 19 digits; 40 leaves room for leading zeros, and keeps int() from long texts, where it is slow.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 def parse_int(text: str) -> int | None:
-    """Parse an int32; None when the text is none."""
+    """Parse an int32; None when the text is no int32."""
     return _parse(text, 2**31)
 
 
 def parse_long(text: str) -> int | None:
-    """Parse an int64; None when the text is none."""
+    """Parse an int64; None when the text is no int64."""
     return _parse(text, 2**63)
 
 

@@ -27,22 +27,22 @@ LARGE_BYTES: Final = 64 * 1024
 """A body from this size on is decoded in chunks."""
 
 MAX_UNCUT_BYTES: Final = 4 * 1024 * 1024
-"""The longest JSON body that is decoded in one go, because it is not as Java writes it."""
+"""The longest JSON body that is decoded in one piece; only a body in the form that Java writes can be cut."""
 
 MAX_FILTER_SERVERS: Final = 1000
-"""The most of one broker; a real one has a few. Each route of its topics shows all of them."""
+"""The most filter servers of one broker; a real broker has a few. Each route of its topics shows all of them."""
 
-# The second version in the body of a 5.x broker. Nobody reads it, and the broker writes the present time there, so that
-# no two bodies would be equal. Quotes within a string have a backslash before them, so this text is not in a string.
+# The second data version in the body of a 5.x broker. Nobody reads it; it has the present time, so that no two bodies
+# are equal. Inside a string quotes have a backslash before them, so no string contains this text.
 _DATED: Final = re.compile(rb'"mappingDataVersion":\{"counter":[0-9]+,"stateVersion":[0-9]+,"timestamp":[0-9]+\},')
 _DATED_WITHIN_BYTES: Final = 4096
-# What RocketMQ's ACL (AclClientRPCHook) adds to a request: the signature covers the body, and a token is renewed.
-# No name server checks them. The third one, AccessKey, stays the same.
+# Fields of RocketMQ's ACL (AclClientRPCHook) that change: the signature covers the body, and a token is renewed. (The
+# third field, AccessKey, stays the same.)
 _SIGNATURE: Final = frozenset({"Signature", "SecurityToken"})
 
 
 def sender_of(header: RegisterBroker) -> Registration:
-    """What the header of a 103 says, as a registration without topics.
+    """Read the header of a 103 as a registration without topics.
 
     Raises:
         RegistrationRejected: cluster, brokerName, address or id is missing or cannot be stored (docs/semantics.md 6,
@@ -73,8 +73,8 @@ def sender_of(header: RegisterBroker) -> Registration:
 def digest_of(command: Command) -> str:
     """The digest of a registration: of every header field, the sender's version and the raw body.
 
-    It leaves out what differs even between equal registrations: the signature, and if the body contains the time at
-    which it was made, that time and the crc32.
+    It leaves out parts that differ even between registrations with the same content: the signature; and, if the body
+    contains the time at which it was made, this time and the header field bodyCrc32.
     """
     fields = command.ext_fields or {}
     found, body = dated(command), memoryview(command.body)
@@ -96,13 +96,13 @@ def dated(command: Command) -> re.Match[bytes] | None:
 def cut(
     header: RegisterBroker, command: Command, known: Mapping[bytes, TopicChunk], objects: int | None = None
 ) -> ChunkedBody | None:
-    """Cut the body into chunks if it is large and as Java writes it.
+    """Cut the body into chunks if it is large and in the form that Java writes; else return None.
 
     Args:
-        known: chunks that were decoded before, by digest. objects: how many are in the body, when they were counted.
+        known: digest -> chunk that was decoded before. objects: the number of objects in the body, if it was counted.
 
     Raises:
-        RemoteProtocolError: more topics than are taken at once.
+        RemoteProtocolError: more topics than one registration may have.
     """
     if len(command.body) < LARGE_BYTES or header.compressed or command.version < VERSION_V3_0_11:
         return None
@@ -122,7 +122,7 @@ def decoding(
 
     Args:
         sender: as :func:`sender_of` gives it. chunked: the body as :func:`cut` gives it.
-        known: chunks that were decoded before, by digest.
+        known: digest -> chunk that was decoded before.
         mappings: whether compressed bodies end with static topics (5.x).
 
     Raises:
@@ -147,7 +147,7 @@ def decoding(
 
 
 def with_body(sender: Registration, body: RegisterBody) -> Slices[Registration]:
-    """The registration that consists of this header and this body.
+    """Put the header and the body of a registration together.
 
     Raises:
         RegistrationRejected: a name in the body has a fault (docs/differences.md D9), or it has too many filter

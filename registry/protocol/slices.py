@@ -1,4 +1,4 @@
-"""Long work in slices of a few milliseconds, so that an event loop can serve others between them."""
+"""Does long work in slices of a few milliseconds, so that an event loop can serve others between two slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Slices = Generator[None, None, T]
 
 
 def finish(slices: Slices[T]) -> T:
-    """Run all slices at once; returns the result."""
+    """Run all slices without a pause; returns the result."""
     while True:
         try:
             next(slices)

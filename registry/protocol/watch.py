@@ -1,8 +1,8 @@
 """Encodes and decodes ROUTE_WATCH, a request of our own whose answer is held until a route changes.
 
-Only our front ends know it. A stock NameServer of 5.x answers an unknown code with code 3, one of 4.x does not answer;
-neither logs it nor closes the connection, so a client can try it once on each connection. The field ``routeWatch``,
-which no other answer has, shows that the server understood the request.
+Only our front ends know it. A stock NameServer answers an unknown code with code 3 (5.x) or not at all (4.x); it
+neither logs the request nor closes the connection, so a client can try once on each connection. The field
+``routeWatch``, which no other answer has, shows that the server understood the request.
 
 request: extFields ``holdMillis`` (the server answers after that time at the latest), and ``epoch`` and ``seq`` of the
     last answer (absent: the server answers at once, with its own); body: a JSON array of topics.
@@ -50,7 +50,7 @@ class WatchRequest(NamedTuple):
         """Decode a request.
 
         Raises:
-            RemoteProtocolError: the body is no list of topic names, or one above the limits; ``closes`` is false.
+            RemoteProtocolError: the body is no list of topic names, or has too many; ``closes`` is false.
         """
         ext = ext_fields or {}
         topics = _decode_topics(body or b"[]") or []
@@ -82,7 +82,7 @@ class WatchAnswer(NamedTuple):
         """Decode an answer; None when the server does not know this request.
 
         Raises:
-            RemoteProtocolError: it has the field ``routeWatch``, but is invalid; ``closes`` is false.
+            RemoteProtocolError: the answer has the field ``routeWatch``, but is invalid; ``closes`` is false.
         """
         ext = ext_fields or {}
         if code != 0 or ext.get(MARK) != MARK_VALUE:

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from mqregistry.errors import LocalProtocolError, RemoteProtocolError
 from mqregistry.model import DataVersion, TopicConfig, TopicQueueMapping
 from mqregistry.protocol import lenient_json
-from mqregistry.protocol.bodies import register_content
-from mqregistry.protocol.bodies.register import (
-    encode_register_body,
-)
+from mqregistry.protocol.bodies import register_compressed, register_content
+from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_chunks import cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.slices import finish
@@ -264,9 +262,10 @@ def test_no_more_of_a_bomb_is_held_than_a_piece(name: str) -> None:
     assert peak_bytes < 2 << 20
 
 
-def test_inflating_stops_at_the_bound() -> None:
+def test_inflating_stops_at_the_bound(monkeypatch) -> None:
+    monkeypatch.setattr(register_compressed, "MAX_INFLATED_BYTES", 4 << 20)
     with pytest.raises(RemoteProtocolError, match="inflates to more than 4194304 bytes"):
-        decode_register_body(lines(), compressed=True, version=479, max_inflated_bytes=4 << 20)
+        decode_register_body(lines(), compressed=True, version=479)
 
 
 def test_brokers_before_3_0_11_send_the_bare_wrapper() -> None:

@@ -22,24 +22,24 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         broker_name, cluster_name: 1 to 255 bytes of UTF-8, no control characters.
-        broker_addr: host:port that clients reach it at.
+        broker_addr: host:port at which clients reach it.
         broker_id: 0 is the master, 1 and more are slaves.
         ha_server_addr: host:port that slaves replicate from.
-        broker_permission: replaces (4.x) or narrows (5.x) every topic's permission when it lacks read or write.
-        zone_name: for route requests that ask for one zone (5.x).
-        filter_servers: addresses of the broker's filter servers; an empty list says that there is none.
-        version: MQVersion number that requests carry: servers treat the broker as one of that release.
+        broker_permission: if it lacks read or write, it replaces (4.x) or limits (5.x) the permission of every topic.
+        zone_name: the broker's zone; a route request may ask for the brokers of one zone (5.x).
+        filter_servers: addresses of the broker's filter servers; an empty list removes those that are registered.
+        version: the MQVersion number in requests: servers treat the broker as one of that release.
         encoding: of request headers.
-        compressed_register: bodies as zlib; cannot carry topic_sys_flag, nor topic names with a space.
-        oneway: registrations without an answer: it is only known that they were sent.
-        force_register: each period sends the whole table; else 322 asks first whether it is known.
-        register_name_server_period_ms: clamped to 10 to 60 s.
+        compressed_register: send bodies as zlib, which carries neither topic_sys_flag nor topic names with a space.
+        oneway: servers do not answer registrations: it is only known that they were sent.
+        force_register: send the whole table each period; if false, ask first (322) whether the server has it.
+        register_name_server_period_ms: how often it registers; values below 10 s and above 60 s are cut to these.
         register_broker_timeout_ms: one registration at one server, connecting included. (Java: 24 s since 5.x.)
-        incremental_register: a changed topic is sent alone; else the whole table is, as servers that run with
-            deleteTopicWithBrokerRegistration need it.
-        enable_split_registration: no more than split_registration_size topics a request (5.x).
-        enable_slave_acting_master: heartbeats each broker_heartbeat_interval_ms (904; 322 while
-            compatible_with_old_name_srv), and a broker that is silent for broker_not_active_timeout_ms is gone.
+        incremental_register: send a changed topic alone. Servers with deleteTopicWithBrokerRegistration need false:
+            then the whole table is sent.
+        enable_split_registration: send at most split_registration_size topics in a request (5.x).
+        enable_slave_acting_master: send a heartbeat each broker_heartbeat_interval_ms (904; with
+            compatible_with_old_name_srv 322); servers remove a broker that was silent for broker_not_active_timeout_ms.
         unregister_timeout_ms: unregistering (104) at one server.
 
     Raises:
@@ -91,7 +91,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def overrides_perm(self) -> bool:
-        """Whether other permissions than the topics' own are registered."""
+        """Whether ``broker_permission`` changes the permissions of topics."""
         both = PERM_READ | PERM_WRITE
         return self.broker_permission & both != both
 

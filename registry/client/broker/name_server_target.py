@@ -1,4 +1,4 @@
-"""Registers a broker at one name server over the wire, ours or a Java one."""
+"""Registers a broker at one name server, ours or Java's, by RocketMQ's requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_BODY_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 class NameServerTarget:
     """Registers one broker at one name server, over a connection of its own.
 
-    When that connection closes, name servers remove the broker. So brokers cannot share one.
+    Brokers cannot share a connection: when it closes, the name server removes its broker.
 
     Args:
         address: of the name server.
@@ -70,7 +70,7 @@ class NameServerTarget:
             self.on_lost()
 
     async def register(self, payload: RegistrationPayload) -> RegistrationAnswer | None:
-        """Send requests 103, one for each body of the payload."""
+        """Send a request 103 for each body of the payload; returns the last answer, None when ``oneway``."""
         config = self._config()
         answer: RegistrationAnswer | None = None
         for body in payload.encoded():
@@ -102,7 +102,7 @@ class NameServerTarget:
         return answer
 
     async def is_changed(self, version: DataVersion) -> bool:
-        """Ask with request 322; a server that cannot answer it counts as one that does not know the broker."""
+        """Ask by request 322 whether a registration is needed; also true when the server answers with an error."""
         response = await self._request(
             RequestCode.QUERY_DATA_VERSION, self._identity().to_ext_fields(), self._version_body(version)
         )
@@ -110,7 +110,7 @@ class NameServerTarget:
         return response.code != ResponseCode.SUCCESS or reply.changed is not False
 
     async def heartbeat(self, version: DataVersion) -> None:
-        """Send request 904 oneway, or 322 while the broker is compatible with name servers that do not know 904."""
+        """Send request 904 oneway; with compatible_with_old_name_srv send 322, for servers that do not know 904."""
         config, connection = self._config(), self._connection
         if connection is None or not connection.is_usable:
             return
@@ -124,9 +124,7 @@ class NameServerTarget:
     async def unregister(self) -> None:
         """Send request 104 for this broker."""
         config = self._config()
-        header = headers.UnregisterBroker(
-            config.broker_name, config.broker_addr, config.cluster_name, config.broker_id
-        )  # fmt: skip
+        header = headers.UnregisterBroker(config.broker_name, config.broker_addr, config.cluster_name, config.broker_id)
         response = await self._request(RequestCode.UNREGISTER_BROKER, header.to_ext_fields())
         if response.code != ResponseCode.SUCCESS:
             raise RegistrationRefused(response.code, response.remark or "")
@@ -136,7 +134,7 @@ class NameServerTarget:
         self.abort()
 
     async def close(self) -> None:
-        """Close the connection after what was sent is written."""
+        """Close the connection when all requests are written to it."""
         connection = self._forget()
         if connection is not None:
             await connection.close()
@@ -167,9 +165,7 @@ class NameServerTarget:
 
     def _identity(self) -> headers.QueryDataVersion:
         config = self._config()
-        return headers.QueryDataVersion(
-            config.broker_name, config.broker_addr, config.cluster_name, config.broker_id
-        )  # fmt: skip
+        return headers.QueryDataVersion(config.broker_name, config.broker_addr, config.cluster_name, config.broker_id)
 
     def _version_body(self, version: DataVersion) -> bytes:
         return encode_data_version(version, state_version=self._config().version >= VERSION_V5_0_0)
@@ -181,7 +177,7 @@ def _answer(response: Command) -> RegistrationAnswer:
     reply = headers.RegisterBrokerReply.from_ext_fields(response.ext_fields)
     order_topic_config = None
     if response.body:
-        # An unreadable order configuration is ignored: the broker is registered nevertheless.
+        # If the order configuration cannot be read, the broker is registered all the same.
         with contextlib.suppress(RemoteProtocolError):
             order_topic_config = decode_kv_table(response.body)
     return RegistrationAnswer(reply.master_addr or "", reply.ha_server_addr or "", order_topic_config)

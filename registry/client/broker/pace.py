@@ -17,9 +17,9 @@ _JITTER: Final = 0.1
 class Pace(msgspec.Struct, frozen=True):
     """When a registrar registers again, in seconds: ``first_s`` after the start, then each ``period_s``.
 
-    After a failure or a lost connection it tries sooner: after ``retry_s``, then twice that, up to the period.
-    Periods have a jitter of a tenth downwards. Retries, which many brokers often need at the same time, are spread
-    over three quarters of their time.
+    After a failure or a lost connection it tries sooner: after ``retry_s``, then after twice that time, and so on, up
+    to the period. A period is shortened by chance by up to a tenth, the wait before a retry by up to three quarters,
+    because many brokers often retry at the same time.
     """
 
     first_s: float
@@ -38,5 +38,5 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 def jittered(seconds: float) -> float:
-    """The duration less up to a tenth of it, by chance, so that brokers spread."""
+    """Shorten a duration by chance by up to a tenth, so that brokers do not send at the same moment."""
     return seconds * random.uniform(1 - _JITTER, 1)

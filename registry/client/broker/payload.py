@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RegistrationPayload:
-    """One registration, in one body or, split, in several: all ``bodies`` are sent, in order."""
+    """One registration: one body, or several if it is split; all ``bodies`` are sent, in order."""
 
     def __init__(self, bodies: tuple[RegisterBody, ...], config: BrokerConfig, order_topics: frozenset[str]) -> None:
         self.bodies = bodies
@@ -29,7 +29,7 @@ class RegistrationPayload:
 
     @property
     def data_version(self) -> DataVersion:
-        """The version of the table at a server that accepted all bodies: the version of the last body."""
+        """The version of the last body: a server that accepted all bodies has it."""
         return self.bodies[-1].data_version
 
     @property
@@ -50,7 +50,10 @@ class RegistrationPayload:
         return self._encoded
 
     def introduction(self) -> RegistrationPayload:
-        """The same broker without topics and one version older: a known broker may register a single topic."""
+        """A registration without topics, with a DataVersion that is 1 ms older.
+
+        A server that accepted it knows the broker, and then accepts a registration with a single topic.
+        """
         version = self.bodies[0].data_version
         older = DataVersion(version.counter, version.timestamp - 1, version.state_version)
         empty = RegisterBody(older, filter_servers=self.bodies[0].filter_servers)
@@ -58,10 +61,10 @@ class RegistrationPayload:
 
 
 class PayloadBuilder:
-    """Makes payloads of a table; keeps the last whole one, as it is what is sent each period.
+    """Makes payloads of a table; keeps the last payload of the whole table, which is sent each period.
 
-    A mapping that cannot be sent is left out and logged once, so that it does not block the others: the table refuses
-    such mappings, but a mapping, unlike a topic, can be changed after it was put.
+    A mapping that cannot be sent is left out and logged once, so that the others are sent. The table refuses such
+    mappings, but a program can change a mapping (not a topic) after it put it.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
@@ -76,7 +79,7 @@ class PayloadBuilder:
         self._whole = None
 
     def whole(self) -> RegistrationPayload:
-        """The whole table. Split, each body has a version of its own, or servers would ignore the later ones."""
+        """The whole table. If it is split, each body has its own version: servers ignore a version that they have."""
         with self.table.lock:
             if self._whole is None or self._whole.data_version != self.table.data_version:
                 bodies = self._split() if self._config.enable_split_registration else (self._body(self.table.values()),)
@@ -84,13 +87,13 @@ class PayloadBuilder:
             return self._whole
 
     def increment(self, names: Collection[str]) -> RegistrationPayload:
-        """These topics alone, with the version that the table has now."""
+        """Only these topics, with the version that the table has now."""
         with self.table.lock:
             body = self._body((self.table[name] for name in sorted(names) if name in self.table), names)
             return RegistrationPayload((body,), self._config, self.table.order_topics)
 
     def _split(self) -> tuple[RegisterBody, ...]:
-        """Split as a Java broker does: full bodies first, then one with the other topics, if any, and mappings."""
+        """Split as a Java broker does: full bodies, then one with the remaining topics and all mappings."""
         topics, size = list(self.table.values()), self._config.split_registration_size
         rest = len(topics) // size * size
         bodies = []
@@ -101,8 +104,8 @@ class PayloadBuilder:
         return (*bodies, self._body(topics[rest:]))
 
     def _body(self, topics: Iterable[TopicConfig], mapped: Collection[str] | None = None) -> RegisterBody:
-        """A body of these topics, and of the mappings of the topics in ``mapped`` (None: of all)."""
-        sent = {topic.topic_name: self._with_own_perm(topic) for topic in topics}
+        """A body of these topics, and of the mappings of the topics in ``mapped`` (None: all mappings)."""
+        sent = {topic.topic_name: self._with_broker_perm(topic) for topic in topics}
         mappings = {
             name: mapping
             for name, mapping in self.table.mappings.items()
@@ -110,11 +113,11 @@ class PayloadBuilder:
         }
         return RegisterBody(self.table.data_version, sent, mappings, list(self._config.filter_servers))
 
-    def _with_own_perm(self, topic: TopicConfig) -> TopicConfig:
-        """The topic with the permission that counts.
+    def _with_broker_perm(self, topic: TopicConfig) -> TopicConfig:
+        """The topic with the permission that is registered.
 
-        A 4.x broker registers its own permission instead of each topic's, a 5.x broker what both allow. (Both Java
-        brokers also lose the topicSysFlag while they do so; here it stays.)
+        A 4.x broker that lacks read or write registers its own permission for each topic, a 5.x broker what both allow.
+        (Both Java brokers then also send topicSysFlag 0; this one sends the topic's.)
         """
         config = self._config
         if not config.overrides_perm:

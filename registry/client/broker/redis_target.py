@@ -1,7 +1,7 @@
 """Registers a broker by running the registry's scripts on Redis itself, without a name server.
 
-It does the same as a front end, with the same scripts: a heartbeat that asks whether the registration is new, the
-comparison, and a write that only counts if nothing changed in between.
+It does what a front end does, with the same scripts: a heartbeat asks whether the registration is new; if it is,
+the registration is compared with Redis, and the difference is written unless Redis has changed in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .payload import RegistrationPayload
 from .redis_writer import RedisWriter
 from .target import RegistrationAnswer, RegistrationRefused
 
-# How often in a row another writer may change the brokerName between comparing and writing.
+# Another writer may change the brokerName between comparing and writing; then both are repeated, at most so often.
 _ATTEMPTS: Final = 10
 
 
@@ -34,7 +34,7 @@ class RedisTarget:
     Args:
         writer: holds the lease.
         config: returns the broker's settings; called for each registration.
-        owned: the writer has no other user, and is closed with this.
+        owned: no other target uses the writer: close it with this target.
     """
 
     def __init__(self, writer: RedisWriter, config: Callable[[], BrokerConfig], *, owned: bool) -> None:
@@ -44,12 +44,12 @@ class RedisTarget:
         self._channel = writer.new_channel()
         self._config = config
         self._owned = owned
-        self._registered = ""  # the broker that has this channel, as Behaviour.who names it; "" = none
+        self._registered = ""  # the broker that registered over the channel, as Behaviour.who names it; "": none
         self._prepared: tuple[RegistrationPayload, list[tuple[Registration, str]]] | None = None
 
     @property
     def generation(self) -> int:
-        """Grows when the lease, and so the registration, was lost."""
+        """Grows each time the lease was lost, and the registration with it."""
         return self._writer.generation
 
     async def open(self) -> None:
@@ -58,14 +58,14 @@ class RedisTarget:
         self._writer.enter(self)
 
     async def register(self, payload: RegistrationPayload) -> RegistrationAnswer:
-        """Do what a front end does for requests 103 with this payload."""
+        """Register each body of the payload, as a front end does for a request 103; returns the last answer."""
         answer = RegistrationAnswer()
         for registration, digest in self._prepare(payload):
             answer = await self._register(registration, digest)
         return answer
 
     def _prepare(self, payload: RegistrationPayload) -> list[tuple[Registration, str]]:
-        """The payload as registrations with their digests; the last one is kept, as it is mostly sent again."""
+        """The payload as registrations with their digests, kept for the next period: most payloads are sent again."""
         if self._prepared is None or self._prepared[0] is not payload:
             registrations = [_registration(self._config(), body) for body in payload.bodies]
             encoded = map(msgspec.json.encode, registrations)
@@ -96,7 +96,7 @@ class RedisTarget:
         raise StoreUnavailable(f"others keep changing {r.broker_name}")
 
     async def _write(self, r: Registration, digest: str, beat: HeartbeatReply) -> tuple[BrokerView, Registered]:
-        """Compare with what Redis has now, and write the difference unless that has changed meanwhile."""
+        """Compare with what Redis has now, and write the difference unless Redis has changed meanwhile."""
         mappings = [(topic, mapped_name) for topic, (mapped_name, _) in r.mappings.items()]
         view = await read_broker(self._writer.store, r.broker_name, list(r.topics), mappings)
         behaviour, key = self._writer.routes.behaviour, "deleteTopicWithBrokerRegistration"
@@ -121,18 +121,16 @@ class RedisTarget:
         return view, result
 
     async def is_changed(self, version: DataVersion) -> bool:
-        """Whether Redis knows the broker by another version; as request 322, that refreshes it."""
+        """Whether Redis has another version of the broker; like request 322, this call counts as a heartbeat."""
         return await self._touch() != self._writer.routes.behaviour.seen_version(version)
 
     async def heartbeat(self, version: DataVersion) -> None:
-        """Refresh the broker, as request 904 does."""
+        """Note a heartbeat of the broker, as request 904 does."""
         await self._touch()
 
     async def _touch(self) -> DataVersion | None:
         config = self._config()
-        touched = await self._writer.routes.touch_broker(
-            config.cluster_name, config.broker_addr, self._channel
-        )  # fmt: skip
+        touched = await self._writer.routes.touch_broker(config.cluster_name, config.broker_addr, self._channel)
         return touched.data_version
 
     async def unregister(self) -> None:
@@ -147,12 +145,12 @@ class RedisTarget:
         """Do nothing: redis-py replaces its connections by itself."""
 
     async def close(self) -> None:
-        """Close the broker's channel, and give the lease up if it has no other user."""
+        """Close the broker's channel, and if the writer is ``owned`` the writer, too."""
         if self._leave():
             await self._writer.close()
 
     def abort(self) -> None:
-        """Close the connection without waiting."""
+        """As ``close``, without waiting."""
         if self._leave():
             self._writer.abort()
 

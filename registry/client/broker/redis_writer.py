@@ -1,7 +1,7 @@
-"""Writes to Redis from a broker's process: holds the process's lease and tells Redis which of its brokers are gone.
+"""Holds the lease of a process that registers brokers in Redis itself, and reports which of its brokers are gone.
 
-The lease is that of a front end's worker: when the process dies, its brokers are removed within the lease time, as if
-their connections had been closed.
+A front end's worker has the same sort of lease: when the process dies, its brokers are removed within the lease time,
+as if their connections had been closed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class RedisWriter:
         namespace: of the registry, as its front ends have it.
         compat: "5.x" or "4.8", as its front ends have it.
         timeout_ms: of one call to Redis.
-        lease_ms: the brokers of this process are removed when it was silent for this time.
-        create_namespace: make the namespace if there is none. Without a front end nobody serves it.
+        lease_ms: the brokers of this process are removed when it has not renewed its lease for this time.
+        create_namespace: make the namespace if there is none. Clients need a front end that serves it.
 
     Raises:
         ConfigError: the URL cannot be read.
@@ -57,30 +57,29 @@ class RedisWriter:
     ) -> None:  # fmt: skip
         check_instance(url, str, "redis", "a URL, as redis://host:6379")
         check_name(namespace, "namespace")
-        self._store = Store(url, namespace, timeout_ms=timeout_ms, compat=compat)
-        # The lease must not wait behind a thousand registrations for a connection.
+        self.store = Store(url, namespace, timeout_ms=timeout_ms, compat=compat)
+        # Connections of its own: a renewal must not wait for a connection behind a thousand registrations.
         self._lease_store = Store(url, namespace, timeout_ms=timeout_ms, compat=compat, max_connections=2)
         self._leases = LeaseStore(self._lease_store)
         self._lease_ms = lease_ms
         self._create_namespace = create_namespace
         self.namespace = namespace
         self.namespace_error = ""
-        """The fault while Redis has no such namespace."""
-        self.store = self._store
-        self.routes = RouteStore(self._store)
+        """The error message while Redis has no such namespace; else ""."""
+        self.routes = RouteStore(self.store)
         self.name = f"{without_password(url)} namespace {namespace}"
         self.generation = 0
         self.incarnation = secrets.token_hex(8)
         self._channels = itertools.count(1)
         self._users: set[LeaseUser] = set()
-        self._gone: set[tuple[str, Channel]] = set()  # brokers whose closed channel was not reported to Redis yet
-        self._position: tuple[str, int] = ("", 0)
+        self._gone: set[tuple[str, Channel]] = set()  # brokers whose closed channel Redis does not know of yet
+        self._position: tuple[str, int] = ("", 0)  # epoch and seq of the registry at the last renewal
         self._opening = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Check the Redis and take the lease, which is then renewed until ``close``; the second call does nothing.
+        """Check the Redis and take the lease, which is renewed until ``close``; does nothing if the lease is taken.
 
         Raises:
             ConfigError: there is no such namespace, and ``create_namespace`` is false.
@@ -90,7 +89,7 @@ class RedisWriter:
             if self._end is not None:
                 raise StoreUnavailable(f"{self.name}: this writer was closed")
             if self._keeper is None:
-                if not self._create_namespace and not await self._store.exists():
+                if not self._create_namespace and not await self.store.exists():
                     self.namespace_error = (
                         f"{self.name}: there is no such namespace, so no front end serves it: start one "
                         f"(mqregistry serve --namespace {self.namespace}), name another namespace, or set "
@@ -98,14 +97,14 @@ class RedisWriter:
                     )
                     raise ConfigError(self.namespace_error)
                 self.namespace_error = ""
-                await self._store.connect()
+                await self.store.connect()
                 await self._renew()
                 self._keeper = asyncio.create_task(self._keep(), name="registrar keeps its lease")
 
     def new_channel(self) -> Channel:
-        """Make a channel: the value that stands for a connection in Redis.
+        """Make a channel: the value that stands for a broker's connection in Redis.
 
-        Each broker has its own, so that a late close does not end the connection of a registrar that came after.
+        Each registrar has its own: when its close is handled late, it does not close that of a later registrar.
         """
         return Channel(f"{DIRECT}{self.incarnation}", f"{self.incarnation}/{next(self._channels)}{opened_now()}")
 
@@ -114,10 +113,10 @@ class RedisWriter:
         self._users.add(user)
 
     def leave(self, user: LeaseUser, broker: str, channel: Channel) -> None:
-        """End what ``enter`` began; the next renewal reports to Redis that the broker's channel is closed.
+        """Call ``user.on_lost`` no more; after the next renewal Redis is informed that the broker's channel is closed.
 
         Args:
-            broker: as ``Behaviour.who`` names it; "" when it has no channel.
+            broker: as ``Behaviour.who`` names it; "" when none registered over the channel.
         """
         self._users.discard(user)
         if broker:
@@ -137,12 +136,12 @@ class RedisWriter:
                 if not away:
                     logger.warning("%s; the lease of this process is not renewed meanwhile", error)
                 away = True
-            except Exception:  # a defect must not end this: without a lease all brokers here would be removed
+            except Exception:  # a defect must not end the loop: without the lease all brokers here are removed
                 logger.exception("renewing the lease of this process")
             await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
 
     async def _renew(self) -> None:
-        """Renew the lease; if it had run out, or Redis has lost changes, tell the users that they may be removed."""
+        """Renew the lease; if it had run out, or Redis has lost changes, call ``on_lost``: brokers may be removed."""
         renewal = await self._leases.renew(self.incarnation, self._lease_ms)
         before, self._position = self._position, (renewal.epoch, renewal.seq)
         if renewal.lost or before[0] != renewal.epoch or renewal.seq < before[1]:
@@ -157,9 +156,9 @@ class RedisWriter:
             self._gone.discard(closed)
 
     async def close(self) -> None:
-        """Give the lease up, so that brokers that did not unregister are removed; it cannot be opened again.
+        """Give the lease up: brokers that did not unregister are then removed. The writer cannot be opened again.
 
-        A caller that is cancelled meanwhile does not stop it: it goes on in the background, for a few seconds at most.
+        If the caller is cancelled meanwhile, the close goes on in the background, for a few seconds at most.
         """
         await asyncio.shield(self.abort())
 
@@ -183,7 +182,7 @@ class RedisWriter:
                         await self._leases.release(self.incarnation)
         finally:
             try:
-                await self._store.close()
+                await self.store.close()
             finally:
                 await self._lease_store.close()
 

@@ -48,31 +48,31 @@ _IDENTITY: Final = ("broker_name", "broker_addr", "cluster_name")
 class BrokerRegistrar:
     """Keeps one broker registered at every name server while its ``async with`` lasts.
 
-    Entering it registers once, everywhere at the same time, and returns when every server has answered or had its
-    time (register_broker_timeout_ms). A server that is away raises nothing: ``results`` shows it, and it is tried
-    again until it is back. From then on each server has its own schedule, and none waits for another.
+    Entering it registers at all servers at the same time, and returns when each has answered or its time
+    (register_broker_timeout_ms) is over. A server that does not answer raises nothing: ``results`` shows it, and the
+    registrar tries again until the server answers. From then on each server has its own schedule: none waits for
+    another.
 
-    Leaving it unregisters everywhere (104) unless ``unregister`` is false: then it only closes its connections. A
-    name server then removes the broker, too, unless the broker is connected to another front end of the same
-    registry.
+    Leaving it unregisters at all servers (104). If ``unregister`` is false, it only closes its connections: a name
+    server then removes the broker, too, unless the broker is connected to another front end of the same registry.
 
     Args:
         config: the broker's identity and settings.
         topics: its topics, or a TopicTable, which any thread may change at any time: changes are registered at once.
-        name_servers: as :class:`NameServerAddresses` takes them; None: NAMESRV_ADDR. The broker is registered at new
-            addresses when they are found; connections to those that are gone from the list are closed.
+        name_servers: as :class:`NameServerAddresses` takes them; None: NAMESRV_ADDR. When the list changes, the broker
+            is registered at new addresses, and connections to addresses that left the list are closed.
         transport: ``wire`` registers at name servers; ``redis`` runs the registry's scripts on Redis itself.
         redis: with transport ``redis``, its URL, or the RedisWriter that several registrars of a process share.
         namespace: of the registry; only where redis is a URL.
-        create_namespace: with a URL, make the namespace if there is none; a front end has to serve it.
+        create_namespace: with a URL, make the namespace if there is none; clients need a front end that serves it.
         tls: speak TLS with name servers, with this context.
         pace: how often it registers; None: as often as a Java broker.
-        unregister: whether leaving it unregisters.
+        unregister: whether leaving the ``async with`` unregisters the broker.
         on_result: called after every registration; what it raises is logged.
 
     Raises:
-        ConfigError: name servers, transport, Redis and namespace do not go together, or cannot be read. Entering it
-            raises the same when Redis has no such namespace.
+        ConfigError: name servers, transport, Redis and namespace do not go together, or one cannot be read. Entering
+            the ``async with`` raises ConfigError when Redis has no such namespace.
         TypeError, ValueError: an argument of the wrong type; a topic that :class:`TopicTable` refuses.
     """
 
@@ -100,7 +100,7 @@ class BrokerRegistrar:
             check_callable(on_result, "on_result")
         self.topics = topics if isinstance(topics, TopicTable) else TopicTable(topics)
         self.unregistered: dict[str, str] = {}
-        """After the exit: server -> what went wrong when the broker was unregistered there, "" = nothing."""
+        """After the exit: server -> why the broker could not be unregistered there; "": it was unregistered."""
         self._config = config
         self._addresses: NameServerAddresses | None = None
         self._writer: RedisWriter | None = None
@@ -122,7 +122,7 @@ class BrokerRegistrar:
         self._tls = tls
         self._pace = pace
         self.unregister = unregister
-        """Whether leaving it unregisters; it may be changed before."""
+        """Whether leaving the ``async with`` unregisters the broker; a program may change it until then."""
         self._on_result = on_result
         self._payloads = PayloadBuilder(self.topics, config)
         self._loops: dict[str, tuple[RegistrationLoop, list[asyncio.Task[None]]]] = {}
@@ -138,7 +138,7 @@ class BrokerRegistrar:
             if self._writer is not None:
                 self._add(RedisTarget(self._writer, self._current_config, owned=self._owns_writer))
             elif self._addresses is not None:
-                with contextlib.suppress(PeerUnavailable):  # none is known yet: it was logged, and is looked up again
+                with contextlib.suppress(PeerUnavailable):  # no address yet: logged, and the follower looks up again
                     await self._addresses.refresh()
                 self._use(self._addresses.current)
                 self._follower = asyncio.create_task(self._follow(self._addresses), name="registrar follows addresses")
@@ -160,17 +160,17 @@ class BrokerRegistrar:
 
     @property
     def results(self) -> Mapping[str, RegistrationResult]:
-        """Server -> how the last registration there went. After a change, ``register_now`` waits for the new ones."""
+        """Server -> how the last registration there went. After a change, ``register_now`` waits for new results."""
         return dict(self._results)
 
     @property
     def master_addr(self) -> str:
-        """The address of this slave's master, from the newest answer that names one; "" when none does."""
+        """The address of this slave's master, from the newest answer that has it; "" when no answer has it."""
         return next((answer.master_addr for answer in self._answers() if answer.master_addr), "")
 
     @property
     def ha_server_addr(self) -> str:
-        """The address that this slave replicates from, from the newest answer that names one; "" when none does."""
+        """The address that this slave replicates from, in the newest answer that has it; "" when no answer has it."""
         return next((answer.ha_server_addr for answer in self._answers() if answer.ha_server_addr), "")
 
     @property
@@ -182,7 +182,7 @@ class BrokerRegistrar:
         return merged
 
     async def register_now(self) -> Mapping[str, RegistrationResult]:
-        """Register the whole table everywhere, and wait until every server has answered or had its time.
+        """Register the whole table at all servers; wait until each has answered, or its time is over.
 
         Returns:
             server -> the result there.
@@ -200,14 +200,14 @@ class BrokerRegistrar:
 
         Raises:
             ConfigError: a value that no name server takes, or a change of brokerName, brokerAddr or cluster.
-            TypeError: no such setting.
+            TypeError: BrokerConfig has no such field.
         """
         for name in _IDENTITY:
             if fields.get(name, getattr(self._config, name)) != getattr(self._config, name):
                 raise ConfigError(f"{name} is what a broker is known by: leave this registrar and enter another")
         config = msgspec.structs.replace(self._config, **fields)
         if config.broker_permission != self._config.broker_permission:
-            self.topics.advance()  # with the old version servers would ignore new permissions of topics that they know
+            self.topics.advance()  # with the old version servers would ignore the new permissions
         self._config = config
         self._payloads.use(config)
         with self.topics.lock:
@@ -227,12 +227,12 @@ class BrokerRegistrar:
         while not cancelled():
             try:
                 await addresses.follow(self._use)
-            except Exception:  # a defect must not end it
+            except Exception:  # a defect must not end the loop
                 logger.exception("following the addresses of name servers")
                 await pause(1.0)
 
     def _use(self, addresses: Iterable[NameServerAddress]) -> None:
-        """Register at new name servers at once, and close the connections to those that are gone."""
+        """Register at new name servers at once, and close the connections to those that left the list."""
         wanted = {str(address): address for address in addresses}
         for name in [name for name in self._loops if name not in wanted]:
             loop, tasks = self._loops.pop(name)
@@ -258,7 +258,7 @@ class BrokerRegistrar:
         self._loops[target.name] = (loop, tasks)
 
     def _on_change(self, names: frozenset[str] | None) -> None:
-        """Called in the thread that changes the table."""
+        """Register a change of the table; called in the thread that makes the change."""
         for loop, _ in list(self._loops.values()):
             loop.change(names)
 

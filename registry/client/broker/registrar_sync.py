@@ -17,9 +17,9 @@ from .topic_table import DEFAULT_PERM
 class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
     """``with BrokerRegistrarSync(config, topics, "host:9876;host:9876") as registrar: registrar.put_topic("orders")``.
 
-    Arguments, results and errors are those of :class:`BrokerRegistrar`. The table is changed by the methods here, or
-    by those of the TopicTable that was given; both return once the change is in the table, and ``register_now`` waits
-    for the name servers. ``on_result`` is called in the background thread.
+    Arguments, results and errors are those of :class:`BrokerRegistrar`. A program changes the table by the methods
+    here, or by those of the TopicTable that it gave; both return once the change is in the table. ``register_now``
+    waits for the name servers. ``on_result`` is called in the background thread.
     """
 
     @made_like(BrokerRegistrar)

@@ -23,23 +23,23 @@ from .target import RegistrationAnswer, RegistrationRefused, RegistrationResult,
 logger = logging.getLogger(__name__)
 
 RegistrationTarget = NameServerTarget | RedisTarget
-"""Where a broker is registered. One call at a time but for heartbeat; each raises RegistryError or TimeoutError."""
+"""A place to register at. One call at a time, heartbeats excepted; each call raises RegistryError or TimeoutError."""
 
 
 class RegistrationLoop:
-    """Decides when one server is sent what.
+    """Decides what one server is sent, and when.
 
-    The whole table is sent at the start, each period, over each new connection, and after anything went wrong. A
-    change is sent alone only when everything before it was accepted over the same connection, so that a server never
-    misses a change and yet has a newer DataVersion.
+    The whole table is sent at the start, each period, over each new connection, and after any error. A change is
+    sent alone only when the server has accepted everything before it over the same connection: otherwise the server
+    could miss an earlier change, and its DataVersion would hide that.
 
     Args:
         target: the server.
         payloads: makes what is sent.
         config, pace: return the settings as they are now.
         on_result: called after each registration.
-    Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x); after
-    a failure it tries again sooner.
+    Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x), which
+    wait for the next period after a failure; this loop tries again sooner.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class RegistrationLoop:
     def change(self, names: frozenset[str] | None) -> None:
         """Register these topics, which changed; None: register the whole table.
 
-        Called by the thread that changes the table, under the table's lock: so the changed topics are noted together
-        with the new version, which could otherwise be sent before them.
+        The thread that changes the table calls this under the table's lock: no registration can send the new version
+        before these topics are noted.
         """
         if names is None:
             self._owes_all = True
         else:
             self._changed |= names
-        if not self._failures:  # else the whole table is sent anyway, when it is time to try again
+        if not self._failures:  # after a failure the next attempt sends the whole table anyway
             self._at_once = True
             if threading.get_ident() == self._thread:
                 self._wake.set()
@@ -96,7 +96,7 @@ class RegistrationLoop:
         return waiter
 
     def _lost(self) -> None:
-        """The connection is gone; most servers then remove the broker, so it is registered again soon."""
+        """Register again soon: the connection was lost, and most servers then remove the broker."""
         self._owes_all = True
         soon = asyncio.get_running_loop().time() + self._pace().retry_after_s(max(1, self._failures))
         self._due = min(self._due, soon)
@@ -118,15 +118,15 @@ class RegistrationLoop:
             if not result.ok:
                 self._due = loop.time() + self._pace().retry_after_s(self._failures)
                 continue
-            self._at_once = self._at_once or bool(self._changed)  # during the registration, or after failures
-            if self._owes_all:  # the connection was lost as the answer came
+            self._at_once = self._at_once or bool(self._changed)  # changed during this registration or after failures
+            if self._owes_all:  # the connection was lost just after the answer
                 self._due = loop.time() + self._pace().retry_after_s(1)
             elif not alone:
                 self._due = loop.time() + jittered(pause_s)
                 pause_s = self._pace().period_s
 
     async def _round(self) -> tuple[RegistrationResult, bool]:
-        """Register once; returns how it went, and whether only changes were due. Raises nothing but CancelledError."""
+        """Register once; returns the result, and whether only changes were due. Raises only CancelledError."""
         waiting, self._waiting = self._waiting, []
         with self._payloads.table.lock:
             asked, self._owes_all = self._owes_all, False
@@ -148,13 +148,13 @@ class RegistrationLoop:
             for waiter in waiting:
                 waiter.cancel()
             raise
-        except Exception as fault:  # a defect here, or in what the application passed in, must not end the loop
+        except Exception as fault:  # a defect, here or in objects of the application, must not end the loop
             logger.exception("registration at %s", self.target.name)
             error = f"{self.target.name}: {fault!r}"
         if error:
             self._owes_all = True
         if status == "failed":
-            self.target.reset()  # perhaps only the connection does not work
+            self.target.reset()  # perhaps only the connection is broken
         self._failures = self._failures + 1 if error else 0
         result = RegistrationResult(
             self.target.name, status, time.time(), (time.perf_counter() - began) * 1000, error, self._failures,
@@ -164,12 +164,12 @@ class RegistrationLoop:
         return result, alone
 
     async def _attempt(self, alone: bool, asked: bool) -> tuple[RegistrationStatus, RegistrationAnswer, DataVersion]:
-        """Connect, and register only the changes if ``alone``; over a new connection the whole table."""
+        """Connect and register: only the changes if ``alone`` and the connection is not new, else the whole table."""
         target, config = self.target, self._config()
         await target.open()
         fresh = target.generation != self._generation
         with self._payloads.table.lock:
-            # What was noted until now is in this payload; what ask() asked for meanwhile is a registration of its own.
+            # This payload has all changes until now. If ask() was called meanwhile, another registration follows.
             changed, self._changed = self._changed, set()
             asked = asked or self._owes_all
             alone = alone and not fresh and not asked
@@ -186,7 +186,7 @@ class RegistrationLoop:
         return "registered", answer, payload.data_version
 
     async def _register(self, payload: RegistrationPayload, *, whole: bool) -> RegistrationAnswer | None:
-        """Register; two refusals are answered with another attempt, where a Java broker waits for its next period."""
+        """Register; after two sorts of refusal try again at once, where a Java broker waits for its next period."""
         try:
             return await self.target.register(payload)
         except PeerGoesAway:  # another server may listen at the same address
@@ -220,7 +220,7 @@ class RegistrationLoop:
             waiter.cancel()
 
     async def beat(self) -> None:
-        """Send the heartbeats of a broker that may become acting master, until cancelled."""
+        """Send heartbeats until cancelled, for a broker with enable_slave_acting_master."""
         while not cancelled():
             interval_s = self._config().broker_heartbeat_interval_ms / 1000
             await asyncio.sleep(jittered(interval_s))

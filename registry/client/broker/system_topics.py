@@ -1,4 +1,4 @@
-"""The topics that a Java broker registers by itself, as it starts with an empty store and default settings.
+"""Lists the topics that a Java broker registers by itself when it starts with an empty store and default settings.
 
 Source: the first registrations of brokers 4.8.0, 4.9.7, 5.3.3 and 5.5.0 (tests/golden).
 """

@@ -1,4 +1,4 @@
-"""The results of registering at one place, a name server or Redis: an answer, a refusal, a result."""
+"""Defines the outcome of a registration at one server, a name server or Redis: answer, refusal, result."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class RegistrationResult(NamedTuple):
     """How the last registration at one server went.
 
     server: the address of the name server; for Redis its URL and namespace.
-    status: ``registered``; ``unchanged``, it had the table already (322); ``sent``, oneway; ``refused``, it answered
-        with an error; ``failed``, it did not answer.
-    at: when that was known, in seconds since the epoch. elapsed_ms: how long it took.
-    error: what went wrong; "" unless refused or failed. failures: how many in a row.
-    answer: to the last registration that was accepted. data_version: of the table that was sent with it.
+    status: ``registered``; ``unchanged``: the server had the table already (322); ``sent``: oneway, without an answer;
+        ``refused``: the server answered with an error; ``failed``: it did not answer.
+    at: when the registration ended, in seconds since the epoch. elapsed_ms: how long it took.
+    error: what went wrong; "" unless refused or failed. failures: registrations in a row that failed or were refused.
+    answer: to the last registration that was accepted. data_version: that of the table in it.
     """
 
     server: str

@@ -1,4 +1,4 @@
-"""The topics that a broker registers, with the DataVersion that tells name servers how new they are."""
+"""Keeps the topics that a broker registers, with the DataVersion by which name servers see whether they are new."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TableListener = Callable[[frozenset[str] | None], None]
 class TopicTable(Mapping[str, TopicConfig]):
     """What a broker registers: its topics, static-topic mappings and their DataVersion.
 
-    Every change moves the DataVersion once (counter + 1, timestamp = now, stateVersion as set), however many topics
-    it is about; a change that changes nothing moves nothing. The registrars that were given the table are notified, and
-    register at once. Any thread may change it; ``lock`` keeps it unchanged while more than one value is read.
+    Each call that changes something makes one new DataVersion (counter + 1, timestamp = now, stateVersion as set), for
+    any number of topics; the registrars of the table then register at once. Any thread may change the table; hold
+    ``lock`` to read several values that belong together.
 
     Args:
-        topics: what it starts with.
+        topics: the topics at the start.
         mappings: static topics (5.x).
         data_version: the version to continue from; default: counter 0 and the clock, as a Java broker without files.
         now_ms: the clock, in milliseconds since the epoch.
@@ -34,7 +34,7 @@ class TopicTable(Mapping[str, TopicConfig]):
     Raises:
         TypeError, ValueError: a topic, mapping or data version that name servers cannot store or clients cannot use:
             a name that is no text of 1 to 255 bytes, a negative number of queues, a perm above 7. The methods that
-            take topics and mappings raise the same, and then change nothing.
+            take topics or mappings raise the same, and then change nothing.
     Source of the behaviour: TopicConfigManager, DataVersion.nextVersion (rocketmq 4.8 to 5.x).
     """
 
@@ -60,12 +60,12 @@ class TopicTable(Mapping[str, TopicConfig]):
 
     @classmethod
     def with_system_topics(cls, config: BrokerConfig, topics: Iterable[TopicConfig] = ()) -> Self:
-        """A table that begins with the topics that a Java broker of this name, cluster and version has by itself.
+        """A table that starts with the system topics of a Java broker of this name, cluster and version.
 
         TBW102 is among them, so clients may send to topics that do not exist yet (autoCreateTopicEnable).
 
         Args:
-            topics: the broker's own; one of the same name takes the place of a system topic.
+            topics: further topics; one with the name of a system topic replaces it.
         """
         own = list(topics)
         names = {topic.topic_name for topic in own if isinstance(topic, TopicConfig)}
@@ -82,7 +82,7 @@ class TopicTable(Mapping[str, TopicConfig]):
 
     @property
     def data_version(self) -> DataVersion:
-        """The version of the table as it is now."""
+        """The table's present version."""
         return self._version
 
     @property
@@ -108,7 +108,7 @@ class TopicTable(Mapping[str, TopicConfig]):
         """Add or change topics: one new version for all.
 
         Raises:
-            TypeError, ValueError: one of them is wrong, see the class; none of them is put.
+            TypeError, ValueError: one of them is wrong, see the class; then none is put.
         """
         checked = [check_topic(topic) for topic in topics]
         with self.lock:
@@ -130,7 +130,7 @@ class TopicTable(Mapping[str, TopicConfig]):
             topic_sys_flag: RocketMQ's TopicSysFlag.
 
         Raises:
-            TypeError, ValueError: one of them is something else.
+            TypeError, ValueError: an argument has another type or value.
         """
         self.put(TopicConfig(name, read_queue_nums, write_queue_nums, perm, topic_sys_flag))
 
@@ -152,7 +152,7 @@ class TopicTable(Mapping[str, TopicConfig]):
         """Add or change static topics' mappings; each needs its topic in the table, too.
 
         Raises:
-            TypeError, ValueError: one of them is wrong, see the class; none of them is put.
+            TypeError, ValueError: one of them is wrong, see the class; then none is put.
         """
         given = _by_topic(mappings)
         with self.lock:
@@ -162,19 +162,17 @@ class TopicTable(Mapping[str, TopicConfig]):
                 self._changed(frozenset(changed))
 
     def touch(self) -> None:
-        """Make a new version of the same topics: name servers write them all again, e.g. a permission wiped there."""
+        """Make a new version of the same topics: name servers then write all again, e.g. permissions wiped by 205."""
         self._changed(None)
 
     def set_order_topics(self, topics: Iterable[str], *, only_add: bool) -> bool:
-        """Take over which topics the name servers' order configuration names.
+        """Note which topics the name servers' order configuration names; returns whether that changed.
 
-        The version moves if the configuration is new, and the next registration shows it.
+        After a change the table has a new version, and the next registration shows it.
 
         Args:
-            only_add: a 5.x broker forgets none (its operators set them by other means, too), a 4.x broker does.
-
-        Returns:
-            whether that was news.
+            only_add: keep topics that the configuration no longer names, as a 5.x broker does (there operators can also
+                set the order by other means); a 4.x broker drops them.
         """
         with self.lock:
             named = frozenset(topics) & self._topics.keys()
@@ -186,14 +184,13 @@ class TopicTable(Mapping[str, TopicConfig]):
             self.advance()
             return True
 
-    def advance(self) -> DataVersion:
+    def advance(self) -> None:
         """Make the next version without notifying the registrars."""
         with self.lock:
             self._version = DataVersion(self._version.counter + 1, self._now_ms(), self._state_version)
-            return self._version
 
     def subscribe(self, listener: TableListener) -> Callable[[], None]:
-        """Call ``listener`` after each change, in the thread that makes it; returns a function that ends that."""
+        """Call ``listener`` after each change, in the thread that makes it; returns a function that unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -20,12 +20,7 @@ from ..checks import MAX_QUEUES, check_callable, check_range, check_seconds, che
 from ..connection import PeerConnection
 from ..name_servers import NameServers, NameServersOptions
 from .push import PUSH_ANSWER_S, RoutePush
-from .queues import (
-    DEFAULT_TOPIC,
-    DEFAULT_TOPIC_QUEUE_NUMS,
-    MessageQueue,
-    PublishInfo,
-)
+from .queues import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUE_NUMS, MessageQueue, PublishInfo
 from .route_file import RouteFile
 from .selection import QueueSelector
 from .tables import FoundBroker
@@ -38,30 +33,32 @@ POLL_EVERY_S: Final = 30.0
 LOCK_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 3.0
 _NOBODY: Final = "no name server answers"
-# A change is in the file within this time; and without changes it says anew how old its routes are.
+# The file of routes is written this long after a change.
 _WRITE_AFTER_S: Final = 1.0
+# Without changes it is written this often, with the times at which name servers last sent the routes.
 _WRITE_EVERY_S: Final = 24 * 3600.0
 
 
 class RouteClient:
     """Knows where topics are while its ``async with`` lasts.
 
-    Name servers that cannot be reached, or answer nonsense, or no longer know a topic, do not change the known
-    routes (as in Java); the background task tries again and never ends by itself.
+    If a name server cannot be reached, sends an unreadable answer or no longer knows a topic, the known routes stay
+    (as in Java); the background task tries again and never ends by itself.
 
     Args:
         name_servers: addresses in any form that :class:`NameServerAddresses` takes (None: ``NAMESRV_ADDR``), a
             NameServerAddresses, or a NameServers that the caller opens and closes.
-        push: ask name servers to announce changes, beside polling; those that cannot (all but ours) are polled only.
+        push: besides polling, ask name servers to announce changes; name servers that cannot (all but ours) are
+            only polled.
         push_answer_s: a name server that does not answer the first such request within this time cannot (4.x).
         default_topic: its route is used for sending to a topic that does not exist yet.
         default_topic_queue_nums: the most queues at each broker that are used then.
         latency_fault_tolerance: see :class:`QueueSelector`.
         poll_first_s, poll_every_s: when all routes are asked for.
-        lock_timeout_s: how long one topic's route waits for that of another.
+        lock_timeout_s: how long the update of one topic waits for updates of other topics.
         call_timeout_s: for the answer of one name server.
-        cache_file: a file that keeps the routes in use for the next start (one client a file). Until a name
-            server has answered, topics get their route from the file: see ``stale_topics``.
+        cache_file: a file that keeps the routes in use for the next start (each client needs its own file). Until a
+            name server has answered, topics get their route from the file: see ``stale_topics``.
         connect_timeout_s, backoff_first_s, backoff_most_s, tls, encoding, max_in_flight, on_request: see
             :class:`NameServers`; not with a NameServers, which has its own.
 
@@ -138,7 +135,7 @@ class RouteClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the background tasks and close the connections, also when cancelled; what is known stays readable."""
+        """End the background tasks and connections, even if the caller is cancelled; known routes stay readable."""
         self._open = False
         with contextlib.suppress(ValueError):
             self.name_servers.on_addresses.remove(self._poll_soon.set)
@@ -162,18 +159,18 @@ class RouteClient:
             group: the user of the topics; several parts of a program may share a client.
 
         Raises:
-            TypeError, ValueError: one of them is no topic name; then none of them is used.
+            TypeError, ValueError: one is no topic name; then none is used.
         """
         self._use(self.tables.publish, topics, group)
         self._poll_soon.set()
 
     def subscribe(self, *topics: str, group: str = "") -> None:
-        """Keep the routes of topics up to date for reading from now on; else as ``publish``."""
+        """Keep the routes of topics up to date for reading from now on; otherwise as ``publish``."""
         self._use(self.tables.subscribe, topics, group)
         self._poll_soon.set()
 
     def forget(self, *topics: str, group: str = "") -> None:
-        """End the use of topics by this group; when no group uses them, forget them and brokers in no other route."""
+        """End the use of topics by this group. Topics that no group uses are forgotten, and brokers without a topic."""
         for topic in topics:
             groups = self._groups.get(topic, set())
             groups.discard(group)
@@ -184,7 +181,7 @@ class RouteClient:
         self._in_use_changed.set()
 
     def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...], group: str | None = None) -> None:
-        """Use topics for a group; None: for the groups that use them already, or the one without a name."""
+        """Use topics for a group; None: for the groups that use them already, or for group ""."""
         if use(topics):
             self._in_use_changed.set()
         for topic in topics:
@@ -196,12 +193,12 @@ class RouteClient:
 
     @property
     def routes(self) -> Mapping[str, TopicRoute]:
-        """Topic in use -> the last route known."""
+        """Topic in use -> its last known route."""
         return self.tables.routes
 
     @property
     def push_is_active(self) -> bool:
-        """Whether the name server announces changes now; if not, they are found by polling."""
+        """Whether the name server announces changes now; if not, only polling finds them."""
         return self._push is not None and self._push.is_active
 
     @property
@@ -233,7 +230,7 @@ class RouteClient:
             the known queues, without a request; else the queues that a name server gave; empty if there are none.
 
         Raises:
-            RemoteProtocolError: nothing is known of it, and the answer of the name server cannot be read.
+            RemoteProtocolError: the topic has no known route, and the answer of the name server cannot be read.
             TypeError, ValueError: not a topic name.
         """
         info = self.tables.publish_infos.get(topic) if isinstance(topic, str) else None
@@ -248,13 +245,13 @@ class RouteClient:
         return self.tables.publish_infos.get(topic) or PublishInfo(False, ())
 
     def _check_read(self, topic: str) -> None:
-        """Raise RemoteProtocolError if nothing is known of a topic because its route cannot be read: it may exist."""
+        """Raise RemoteProtocolError if a topic has no known route because it cannot be read: the topic may exist."""
         unread = self._updater.unread.get(topic)
         if unread is not None and topic not in self.tables.publish_infos:
             raise RemoteProtocolError(f"the route of topic {topic!r} cannot be read: {unread}") from unread
 
     async def subscribe_info(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues to read of a topic, which is in use from now on; none when its route is not known.
+        """Return the queues to read of a topic, which is in use from now on; () when its route is not known.
 
         Raises:
             TypeError, ValueError: not a topic name.
@@ -269,11 +266,11 @@ class RouteClient:
 
         Args:
             topic: in use from now on.
-            last_broker_name: the broker that failed with this message just before; it is avoided.
+            last_broker_name: the broker to which sending this message failed just before; it is avoided.
 
         Raises:
             NoRoute: there is no queue.
-            RemoteProtocolError: nothing is known of the topic, and the answer of the name server cannot be read.
+            RemoteProtocolError: the topic has no known route, and the answer of the name server cannot be read.
             TypeError, ValueError: not a topic name.
         """
         queue = self.selector.select(topic, await self.publish_info(topic), last_broker_name)
@@ -298,7 +295,7 @@ class RouteClient:
         """Call ``listener`` with each :class:`RouteChange`, on the event loop, after the tables have it.
 
         Returns:
-            a function that ends it.
+            a function that ends these calls.
 
         Raises:
             TypeError: not a function.
@@ -326,7 +323,7 @@ class RouteClient:
         return await self._updater.ask(topic)
 
     async def update(self, topic: str, *, use_default: bool = False, over: PeerConnection | None = None) -> bool:
-        """Ask for one topic's route and take it in; returns whether it changed.
+        """Ask for one topic's route and put it into the tables; returns whether it changed.
 
         If no name server answers, this is logged, and the known routes stay.
 
@@ -345,11 +342,11 @@ class RouteClient:
         return await self._updater.update(topic, use_default=use_default, over=over)
 
     async def poll(self, *, needed_only: bool = False, over: PeerConnection | None = None) -> None:
-        """Ask for the routes of all topics in use now. That no name server answers is logged.
+        """Ask for the routes of all topics in use now. If no name server answers, this is logged.
 
         Args:
             needed_only: ask only for topics in use whose queues are not known.
-            over: as for update.
+            over: as in ``update``.
 
         Raises:
             PeerUnavailable: only with ``over``.

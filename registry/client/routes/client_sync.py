@@ -20,9 +20,9 @@ from .updates import RouteListener
 class RouteClientSync(SyncClient[RouteClient]):
     """``with RouteClientSync("host:9876;host:9876") as client: queue = client.select_queue("orders")``.
 
-    Arguments, results and errors are those of :class:`RouteClient`; in addition every method raises ClientClosed
-    before it is opened, after it was closed, and in a forked child, whose routes would never be updated. It takes
-    no NameServers, which belongs to the caller's event loop.
+    Arguments, results and errors are those of :class:`RouteClient`. Besides, every method raises ClientClosed before
+    the client is opened, after it was closed, and in a forked child, where no thread updates the routes. A NameServers
+    as argument raises ConfigError: it belongs to the caller's event loop.
     """
 
     @made_like(RouteClient)
@@ -83,7 +83,7 @@ class RouteClientSync(SyncClient[RouteClient]):
     def on_route_change(self, listener: RouteListener) -> Callable[[], None]:
         """As :meth:`RouteClient.on_route_change`; the listener is called in the background thread.
 
-        It may read what is known; a call that would have to ask a name server raises RuntimeError there.
+        It may read known routes; a call that has to ask a name server raises RuntimeError there.
         """
         return self._known.on_route_change(listener)  # changing a list is safe from any thread
 

@@ -1,10 +1,10 @@
-"""Learns of changed routes from name servers that announce them (ours), without waiting for the next poll.
+"""Asks name servers to announce changed routes, so that a client gets a change before the next poll; ours do.
 
-This is a request on the wire that the name server holds until something changes. The client does not read the
-registry's Redis: an application needs neither its address nor rights in it, a thousand applications are no load for
-it, and the worker that announces a change has that change when it answers the lookup. A stock
-NameServer is asked once for each connection and every five minutes, answers that it does not know the request (4.x:
-does not answer), and is polled only.
+The client sends a request whose answer the name server holds until a route changes. It does not read the changes in
+Redis: so an application needs neither the address of Redis nor rights there, a thousand applications are no load for
+Redis, and the worker that announces a change has it when it answers the lookup. A stock NameServer answers that it does
+not know the request (4.x: does not answer); it is then only polled, and asked again on each new connection and every
+five minutes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .updates import RouteUpdater
 
 logger = logging.getLogger(__name__)
 
-# Half of the shortest time after which a network device may take a connection for idle.
+# How long a name server holds an answer: half the shortest time after which network devices drop idle connections.
 HOLD_S: Final = 30.0
 PUSH_ANSWER_S: Final = 3.0
-# A server that did not know the request may only have been slow, or another server may have its address now.
+# A server without a usable answer is asked again after this time: it may have been slow, or been replaced.
 _ASK_AGAIN_S: Final = 300.0
 
 
 class RoutePush:
-    """Asks for the routes that a name server announces as changed, beside the polling.
+    """Asks for the routes that a name server announces as changed, besides the polling.
 
-    in_use_changed: set when other topics are in use.
+    in_use_changed: set when the set of topics in use has changed.
     """
 
     def __init__(self, updater: RouteUpdater, in_use_changed: asyncio.Event, *, answer_s: float) -> None:
@@ -65,14 +65,14 @@ class RoutePush:
                     name_servers.turn_from(connection)
             except RegistryError as error:
                 logger.warning("watching routes: %s", error)
-            except Exception:  # a defect must not end it
+            except Exception:  # a defect must not end the loop
                 logger.exception("watching routes")
             finally:
                 self.is_active = False
             await asyncio.sleep(self._backoff.failed())
 
     async def _watch(self, connection: PeerConnection) -> bool:
-        """Follow one server until it cannot be asked any more; returns false at once when it does not announce."""
+        """Follow one server until its connection cannot be used; return False at once if it does not announce."""
         answer = await self._ask(connection, None, 0.0)
         if answer is None:
             return False
@@ -88,7 +88,7 @@ class RoutePush:
             try:
                 await asyncio.wait((held, others), return_when=asyncio.FIRST_COMPLETED)
                 if not held.done():
-                    continue  # the topics in use have changed: ask for those
+                    continue  # the topics in use have changed: watch those
                 answer = held.result()
             finally:
                 held.cancel()
@@ -108,7 +108,7 @@ class RoutePush:
                 await self._updater.update(topic, over=connection)
 
     async def _ask(self, connection: PeerConnection, since: TablesVersion | None, hold_s: float) -> WatchAnswer | None:
-        topics = sorted(self._updater.tables.topics)[:MAX_TOPICS]  # more are polled
+        topics = sorted(self._updater.tables.topics)[:MAX_TOPICS]  # the others are only polled
         ext_fields, body = WatchRequest(frozenset(topics if since else ()), int(hold_s * 1000), since).encode()
         try:
             reply = await connection.request(ROUTE_WATCH, ext_fields, body, timeout_s=hold_s + self._answer_s)

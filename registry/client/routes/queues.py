@@ -21,7 +21,7 @@ from ..checks import MAX_QUEUES
 DEFAULT_TOPIC: Final = "TBW102"
 DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 
-# The broker name that the queues of a static topic have, whichever broker holds them now.
+# Queues of a static topic have a broker name with this prefix, whichever broker holds them now.
 LOGICAL_BROKER_PREFIX: Final = "__syslo__"
 NO_LOGICAL_BROKER: Final = "__syslo__none__"
 _GLOBAL_SCOPE: Final = "__global__"
@@ -38,8 +38,8 @@ class MessageQueue(NamedTuple):
 class PublishInfo(msgspec.Struct, frozen=True):
     """Where an application may send the messages of a topic (TopicPublishInfo).
 
-    order: the queues are those of the topic's order configuration, which lists them also while their broker is away.
-    queues: sorted by broker_name (of a static topic: by queue id); ordered ones as the configuration lists them.
+    order: the queues come from the topic's order configuration, which lists a broker's queues also while it is away.
+    queues: sorted by broker_name, of a static topic by queue id; with ``order`` as the configuration lists them.
     """
 
     order: bool
@@ -52,17 +52,17 @@ class PublishInfo(msgspec.Struct, frozen=True):
 
 
 def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
-    """The queues that `topic` can be sent to.
+    """The queues of ``topic`` to which an application can send.
 
     Raises:
-        RemoteProtocolError: an order configuration that is not ``broker-a:4;broker-b:4`` (Java fails as well, and
-            keeps what it had), or more than MAX_QUEUES.
+        RemoteProtocolError: an order configuration that is not like ``broker-a:4;broker-b:4`` (Java fails, too, and
+            keeps the queues that it had), or more than MAX_QUEUES.
     """
     if route.order_topic_conf:
         return PublishInfo(True, tuple(_ordered_queues(topic, route.order_topic_conf)))
     if route.order_topic_conf is None and route.mappings:
         endpoints = static_endpoints(topic, route)
-        # Java leaves queues of one id, of several scopes, in the order of their hashes.
+        # Several scopes may have queues of one id; Java has these in the order of their hashes.
         return PublishInfo(False, tuple(sorted(endpoints, key=lambda queue: (queue.queue_id, queue.broker_name))))
     writable = {
         name: data.write_queue_nums
@@ -73,7 +73,7 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
 
 
 def subscribe_info(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """The queues that `topic` can be read from, sorted by broker_name and queue id (Java has a set)."""
+    """The queues of ``topic`` that an application can read, sorted by broker_name and queue id (Java has a set)."""
     if route.mappings:
         return tuple(sorted(static_endpoints(topic, route), key=lambda queue: (queue.broker_name, queue.queue_id)))
     readable = {name: data.read_queue_nums for name, data in route.queue_datas.items() if data.perm & PERM_READ}
@@ -83,8 +83,8 @@ def subscribe_info(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
     """Logical queue of a static topic -> the broker_name that holds it now, or NO_LOGICAL_BROKER.
 
-    Each scope numbers its own queues; of two brokers that claim one queue the higher epoch wins. Empty for
-    other topics.
+    Each scope numbers its own queues. If two brokers claim one queue, the broker with the higher epoch has it. Other
+    topics have no such queues.
     """
     scopes: dict[str, list[TopicQueueMapping]] = {}
     for _, text in sorted((route.mappings or {}).items()):
@@ -108,12 +108,12 @@ def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
 
 
 def logical_broker_name(scope: str) -> str:
-    """The broker_name that the static queues of a scope have: ``__syslo__global__`` for the usual one."""
+    """The broker_name of the static queues of a scope: ``__syslo__global__`` for the usual scope, ``__global__``."""
     return LOGICAL_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
 
 
 def default_topic_route(route: TopicRoute, default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS) -> TopicRoute:
-    """The route of a topic that does not exist yet: that of TBW102, its queues at each broker limited."""
+    """The route for a topic that does not exist yet: the route of TBW102 with fewer queues at each broker."""
     queue_datas = {}
     for name, data in route.queue_datas.items():
         nums = min(default_topic_queue_nums, data.read_queue_nums)
@@ -173,7 +173,7 @@ def _order_entry(topic: str, order_topic_conf: str, entry: str) -> tuple[str, in
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """As Java's String.split: without the empty parts at the end, unless the text itself is empty."""
+    """Split as Java's String.split: without empty parts at the end; an empty text gives one empty part."""
     parts = text.split(mark)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

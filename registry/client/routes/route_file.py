@@ -38,9 +38,9 @@ _decoder = msgspec.json.Decoder(_RouteFileContent)
 
 
 class RouteFile:
-    """A file of routes; one client writes it. What goes wrong with it is logged, and stops nothing.
+    """A file of routes; one client writes it. Errors with the file are logged and raise nothing.
 
-    kept: topic -> its route as the file has it, or will have it.
+    kept: topic -> its route, as the file has it now or after the next ``write``.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ class RouteFile:
         self._lock = threading.Lock()
 
     def read(self) -> None:
-        """Read the routes of an earlier run; none, if the file is missing or not complete."""
+        """Read the routes of an earlier run; a file that is missing or damaged has none."""
         try:
             routes = _decoder.decode(self._path.read_bytes()).routes
         except FileNotFoundError:
@@ -76,8 +76,8 @@ class RouteFile:
         self._is_new |= self.kept.pop(topic, None) is not None
 
     def write(self) -> None:
-        """Replace the whole file at once, if anything is new; from any thread. No reader ever sees half a file."""
-        with self._lock:  # the thread that comes last writes what is kept by then
+        """Replace the whole file if a route is new or gone; any thread may call. No reader ever sees half a file."""
+        with self._lock:
             if not self._is_new:
                 return
             self._is_new = False
@@ -92,7 +92,7 @@ class RouteFile:
                 self._failed = False
 
     def _replace(self, content: bytes) -> None:
-        fd, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)  # readable for its user only
+        fd, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)  # only its user can read it
         try:
             with open(fd, "wb") as file:
                 file.write(content)

@@ -1,4 +1,4 @@
-"""Which queue to send to next: round robin, around the broker that failed last, or around slow ones.
+"""Selects the queue to send to next: in turn, without the broker that failed last, or without slow brokers.
 
 Source of the behaviour: TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy and LatencyFaultToleranceImpl
 (rocketmq 5.x).
@@ -44,14 +44,14 @@ class QueueSelector:
         self._tolerant = latency_fault_tolerance
         self._clock_ms = clock_ms
         self._faults: dict[str, _Fault] = {}
-        # next() of a count is one step of the interpreter: no lock is needed
+        # next() of a count needs no lock: the interpreter runs it in one step
         self._indexes: dict[str, itertools.count[int]] = {}
 
     def select(self, topic: str, info: PublishInfo, last_broker_name: str | None = None) -> MessageQueue | None:
         """Return the next queue; None when there is none.
 
         Args:
-            last_broker_name: the broker at which this message just failed; another broker is chosen if there is one.
+            last_broker_name: the broker to which sending this message just failed; avoided if another has a queue.
 
         Raises:
             TypeError: last_broker_name is no str.
@@ -68,14 +68,14 @@ class QueueSelector:
         return found or self._next(topic, queues, lambda name: True)
 
     def report(self, broker_name: str, latency_ms: float = 0.0, *, failed: bool = False) -> None:
-        """Note the time of a send, in milliseconds, or its failure; for latency_fault_tolerance only."""
+        """Note how long a send took, or that it failed; only latency_fault_tolerance uses it."""
         if self._tolerant:
             latency_ms = max(latency_ms, _FAILED_MS) if failed else latency_ms
             avoided_ms = next((avoided for slow, avoided in _AVOIDED_MS if latency_ms >= slow), 0)
             self._faults[broker_name] = _Fault(latency_ms, self._clock_ms() + avoided_ms)
 
     def forget(self, topic: str) -> None:
-        """Forget the next queue of a topic that is not used any more."""
+        """Forget the position in a topic that is not used any more."""
         self._indexes.pop(topic, None)
 
     def keep_brokers(self, broker_names: set[str]) -> None:
@@ -84,7 +84,7 @@ class QueueSelector:
 
     def _next(self, topic: str, queues: tuple[MessageQueue, ...], good: Callable[[str], bool]) -> MessageQueue | None:
         index = self._indexes.get(topic)
-        if index is None:  # begins anywhere, so that clients do not all begin with the same queue
+        if index is None:  # begin by chance, so that clients do not all begin with the same queue
             index = self._indexes.setdefault(topic, itertools.count(random.randrange(1 << 16)))
         for _ in queues:
             queue = queues[next(index) % len(queues)]
@@ -97,7 +97,7 @@ class QueueSelector:
         return fault is None or self._clock_ms() >= fault.until_ms
 
     def _least_bad(self, topic: str, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
-        """The next queue of the broker that was least slow, for when all are avoided."""
+        """The next queue of the broker whose last send was fastest, if all brokers are to be avoided."""
         names = {queue.broker_name for queue in queues}
         best = min(sorted(names), key=lambda name: self._faults.get(name, _Fault(0, 0)))
         return self._next(topic, queues, lambda name: name == best)

@@ -1,4 +1,4 @@
-"""Keeps what a route client knows: routes, publish and subscribe info, and the addresses of brokers. No I/O.
+"""Keeps the routes that a client knows, with the queues and broker addresses that follow from them. No I/O.
 
 Source of the behaviour: the tables of MQClientInstance and how updateTopicRouteInfoFromNameServer, cleanOfflineBroker
 and findBrokerAddressInPublish/InSubscribe treat them (rocketmq 5.x).
@@ -6,23 +6,16 @@ and findBrokerAddressInPublish/InSubscribe treat them (rocketmq 5.x).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...model import MASTER_ID, TopicRoute
 from ..checks import check_topic_name
-from .queues import (
-    MessageQueue,
-    PublishInfo,
-    publish_info,
-    route_changed,
-    static_endpoints,
-    subscribe_info,
-)
+from .queues import MessageQueue, PublishInfo, publish_info, route_changed, static_endpoints, subscribe_info
 
 
 class FoundBroker(NamedTuple):
-    """A broker to read from (FindBrokerResult). is_slave: whether it is not the master."""
+    """A broker process to read from (FindBrokerResult). is_slave: it is not the master."""
 
     broker_addr: str
     is_slave: bool
@@ -32,14 +25,15 @@ class RouteTables:
     """The tables of a route client. Values are immutable and are replaced as a whole, so any thread may read.
 
     Attributes:
+        published, subscribed: topics in use for sending, for reading.
         routes: topic -> its last route.
-        publish_infos, subscribe_infos: of the topics in use, once their route is known.
+        publish_infos, subscribe_infos: of the topics in use whose route is known.
         broker_addrs: broker_name -> broker id -> address.
     """
 
     def __init__(self) -> None:
-        self._published: set[str] = set()
-        self._subscribed: set[str] = set()
+        self.published: set[str] = set()
+        self.subscribed: set[str] = set()
         self.routes: dict[str, TopicRoute] = {}
         self.publish_infos: dict[str, PublishInfo] = {}
         self.subscribe_infos: dict[str, tuple[MessageQueue, ...]] = {}
@@ -47,27 +41,17 @@ class RouteTables:
         self._endpoints: dict[str, dict[MessageQueue, str]] = {}
 
     @property
-    def published(self) -> Set[str]:
-        """Topics in use for sending."""
-        return self._published
-
-    @property
-    def subscribed(self) -> Set[str]:
-        """Topics in use for reading."""
-        return self._subscribed
-
-    @property
     def topics(self) -> set[str]:
         """Topics in use for sending or reading."""
-        return self._published | self._subscribed
+        return self.published | self.subscribed
 
     def publish(self, topics: Iterable[str]) -> bool:
-        """Use topics for sending, none if one is no topic name; returns whether one was not used for that before."""
-        return _add(self._published, topics)
+        """Use topics for sending, none if one is no topic name; returns whether a topic is new there."""
+        return _add(self.published, topics)
 
     def subscribe(self, topics: Iterable[str]) -> bool:
-        """Use topics for reading; as ``publish``."""
-        return _add(self._subscribed, topics)
+        """Use topics for reading; otherwise as ``publish``."""
+        return _add(self.subscribed, topics)
 
     def needs_update(self, topic: str) -> bool:
         """Whether the topic is in use and its queues are not known (isNeedUpdateTopicRouteInfo)."""
@@ -77,8 +61,10 @@ class RouteTables:
         )
 
     def update(self, topic: str, route: TopicRoute) -> bool:
-        """Take in a route; returns whether anything changed. One that no queues can be made of changes nothing, and
-        raises.
+        """Put in a topic's route; returns whether it changed.
+
+        Raises:
+            RemoteProtocolError: the route gives no valid queues; nothing was changed.
         """
         changed = route_changed(self.routes.get(topic), route)
         if not changed and not self.needs_update(topic):
@@ -103,14 +89,14 @@ class RouteTables:
 
     def forget(self, topic: str) -> None:
         """End the use of a topic, for sending and for reading."""
-        self._published.discard(topic)
-        self._subscribed.discard(topic)
+        self.published.discard(topic)
+        self.subscribed.discard(topic)
         for table in (self.publish_infos, self.subscribe_infos, self.routes, self._endpoints):
             table.pop(topic, None)
         self.drop_offline()
 
     def drop_offline(self) -> None:
-        """Drop each address that is in no route (cleanOfflineBroker)."""
+        """Drop the addresses that are in no route (cleanOfflineBroker)."""
         known = {
             addr
             for route in self.routes.values()
@@ -125,7 +111,7 @@ class RouteTables:
         self.broker_addrs = kept
 
     def broker_name_of(self, queue: MessageQueue) -> str:
-        """The broker_name of a queue; for one of a static topic, the broker_name that holds it now."""
+        """The broker_name of a queue; for a queue of a static topic, the broker_name that holds it now."""
         return self._endpoints.get(queue.topic, {}).get(queue, queue.broker_name)
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
@@ -138,8 +124,8 @@ class RouteTables:
         """Find a broker process to read from; None when there is none (findBrokerAddressInSubscribe).
 
         Args:
-            broker_id: the process that is wanted; for a slave that is not there, the next id is taken.
-            only_this_broker: take no other; else the smallest id of the broker_name is taken.
+            broker_id: the wanted process; if this slave is not there, the slave with the next id is taken.
+            only_this_broker: if neither is there, return None; if false, take the smallest id of the broker_name.
         """
         addrs = self.broker_addrs.get(broker_name)
         if not addrs:

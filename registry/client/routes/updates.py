@@ -1,4 +1,4 @@
-"""Asks name servers for the routes of topics and takes the answers into the tables, one topic at a time.
+"""Asks name servers for the routes of topics and puts the answers into the tables, one topic at a time.
 
 Source of the behaviour: MQClientInstance.updateTopicRouteInfoFromNameServer (rocketmq 5.x).
 """
@@ -31,9 +31,9 @@ class RouteChange(NamedTuple):
     """A changed route, for a listener.
 
     Attributes:
-        before: None when the topic's route was not known.
-        is_stale: it comes from the file of routes, because no name server answers. The first answer is reported, too,
-            even if it is the same route.
+        before: the topic's route before; None when it was not known.
+        is_stale: the route comes from the file of routes, because no name server answers. The first answer of a name
+            server then makes another RouteChange, even if the route is the same.
     """
 
     topic: str
@@ -46,21 +46,21 @@ RouteListener = Callable[[RouteChange], object]
 
 
 class RouteUpdater:
-    """Keeps the routes in the tables as the name servers have them; asks only when it is called.
+    """Puts the routes that name servers have into the tables; asks only when it is called.
 
     Args:
-        lock_timeout_s: how long one topic's route waits for that of another.
+        lock_timeout_s: how long the update of one topic waits for updates of other topics.
         call_timeout_s: for the answer of one name server.
         default_topic: its route is used for a topic that does not exist yet.
         default_topic_queue_nums: the most queues at each broker that are used then.
-        file: has the routes of an earlier run, and keeps routes for the next one.
+        file: has the routes of an earlier run, and keeps routes for the next run.
 
     Attributes:
-        listeners: called with each change after the tables have it; what they raise is logged.
+        listeners: called with each change after the tables have it; their errors are logged.
         unknown: topics in use that the name server did not know when it was last asked.
         stale: topics in use whose route comes from the file: no name server has sent one since the start.
-        unread: topics in use whose last answer could not be used, and why.
-        away: why no name server answered the last request; None: one did.
+        unread: topic in use whose last answer could not be used -> why.
+        away: why no name server answered the last request; None: a name server answered.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RouteUpdater:
         self._lock_timeout_s, self._call_timeout_s = lock_timeout_s, call_timeout_s
         self._default_topic, self._default_topic_queue_nums = default_topic, default_topic_queue_nums
         self._lock = asyncio.Lock()
-        self._denied: set[str] = set()  # as well as the default topic
+        self._denied: set[str] = set()  # topics that do not exist, while the default topic does not exist either
         self._file = file
 
     def forget(self, topic: str) -> None:
@@ -100,7 +100,7 @@ class RouteUpdater:
         """Ask for a topic's route without keeping it; None when there is no such topic.
 
         Args:
-            now: also ask name servers that are left alone because they failed just before.
+            now: ask also name servers that failed just before.
             over: ask this connection's name server and no other.
 
         Raises:
@@ -120,7 +120,7 @@ class RouteUpdater:
         return decode_route(reply.body)
 
     async def update(self, topic: str, *, use_default: bool = False, over: PeerConnection | None = None) -> bool:
-        """Ask for one topic's route and take it in, see :meth:`RouteClient.update`."""
+        """Ask for one topic's route and put it into the tables, see :meth:`RouteClient.update`."""
         try:
             return await self._update(topic, use_default=use_default, over=over)
         except PeerUnavailable as error:
@@ -134,9 +134,9 @@ class RouteUpdater:
         topics = sorted(topic for topic in self.tables.topics if not needed_only or self.tables.needs_update(topic))
         try:
             for number, topic in enumerate(topics):
-                # The first also asks those name servers that are left alone because they failed just before.
+                # The first request also goes to name servers that failed just before.
                 await self._poll_topic(topic, now=number == 0, over=over)
-        except PeerUnavailable as error:  # it would be the same with the others
+        except PeerUnavailable as error:  # the other topics would get the same error
             if over is not None:
                 raise
             self._away(error)
@@ -146,7 +146,7 @@ class RouteUpdater:
             await self._update(topic, now=now, over=over)
         except (PeerUnavailable, ClientClosed):
             raise
-        except Exception as error:  # a defect that one topic meets must not hold up the others
+        except Exception as error:  # a defect with one topic must not stop the updates of the others
             if topic not in self.unread:
                 logger.exception("route of %s; what is known is kept", topic)
             self.unread[topic] = error
@@ -199,7 +199,7 @@ class RouteUpdater:
             logger.warning("the name server knows neither the topic %s nor %s", topic, self._default_topic)
         elif not is_default and topic not in self.unknown:
             is_known = topic in self.tables.routes
-            # of one to send to the default topic is asked for next, and its outcome is reported
+            # For a topic to send to, the default topic is asked for next; if that is unknown, too, a warning follows.
             level = logging.INFO if topic in self.tables.published and not is_known else self._level(topic)
             kept = "; what is known is kept" if is_known else ""
             logger.log(level, "the name server does not know the topic %s%s", topic, kept)
@@ -231,7 +231,7 @@ class RouteUpdater:
         for listener in list(self.listeners):
             try:
                 listener(RouteChange(topic, before, route, is_stale))
-            except Exception:  # of the application's function: the other listeners are called
+            except Exception:  # a defect of the application's function; the other listeners are called
                 logger.exception("a listener failed with the change of %s", topic)
         return True
 
@@ -267,7 +267,7 @@ class RouteUpdater:
 
 
 def _in_words(route: TopicRoute) -> str:
-    """A route on one line of a log."""
+    """A route in words, for one line of a log."""
     found = []
     for name, data in sorted(route.queue_datas.items()):
         row = route.broker_rows.get(name)

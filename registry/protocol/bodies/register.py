@@ -1,11 +1,9 @@
-"""Decodes and encodes the body of a registerBroker request (103), in each of its three forms.
+"""Decodes and encodes the body of a registerBroker request (103): JSON, compressed, or a bare topic table.
 
-It is JSON, zlib-compressed, or the bare wrapper of very old brokers.
-
-The compressed form is a zlib stream of: the data version's JSON, the number of topics, one line per topic
-(``name readQueues writeQueues perm filterType[ attributes]``), the filter server list's JSON, and from sender
-version 413 on the number of static topic mappings and their JSON. Numbers are int32; each text has its length
-in bytes before it. It carries no topicSysFlag.
+Brokers before 3.0.11 send the bare topic table. The compressed form is a zlib stream of: the data version's JSON, the
+number of topics, one line per topic (``name readQueues writeQueues perm filterType[ attributes]``), the filter server
+list's JSON, and from sender version 413 on the number of static topic mappings and their JSON. Numbers are int32; each
+text has its length in bytes before it. The compressed form has no topicSysFlag.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from ..codes import SERVER_VERSION, VERSION_V3_0_11, VERSION_V5_0_0
 from ..slices import Slices
 from . import register_compressed, wire_json
 from .register_compressed import BodySize, begins_like_zlib
-from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, MAX_INFLATED_BYTES, RegisterBody, check_entries
+from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, check_entries
 from .wire_json import TolerantDecoder, WireMapping, WireVersion
 
 _UNCOUNTED_BYTES: Final = 256 * 1024
-# Topics with their attributes. To decode as many takes 100 ms at once.
+# The most objects in a JSON body: all topics with their attributes. Decoding these takes 100 ms in one piece.
 _MOST_OBJECTS: Final = 2 * MAX_ENTRIES + 1000
 _LENGTH: Final = struct.Struct(">i")
 
@@ -67,24 +65,22 @@ def decoding(
     version: int,
     now_ms: int = 0,
     mappings: bool = True,
-    max_inflated_bytes: int = MAX_INFLATED_BYTES,
 ) -> Slices[RegisterBody]:
-    """Read the body of a registration, in whichever form it came.
+    """Read the body of a registration in any of its forms.
 
     Args:
-        body: b"" when there is none, which is a data version of zeros and no topics.
-        compressed: the header field. A body that begins like zlib and inflates is read as compressed in any case:
-            5.x brokers compress, but send false. (Java refuses those.)
+        body: b"" when there is none; this gives a data version of zeros and no topics.
+        compressed: the header field. A body that begins like zlib is read as compressed in any case: 5.x brokers
+            compress, but send false. (Java refuses those.)
         version: the sender's, from the command header; below V3_0_11 the body is a bare topic table.
         now_ms: the timestamp of a data version that the body leaves out; Java takes its clock.
         mappings: read the static topic mappings at the end of the compressed form (5.x).
-        max_inflated_bytes: no more than this is ever inflated.
 
     Raises:
-        RemoteProtocolError: undecodable, or larger than allowed; ``closes`` is false.
+        RemoteProtocolError: the body cannot be decoded, or is larger than allowed; ``closes`` is false.
     Cost: 10,000 topics (1.7 MB) take about 4 ms as JSON.
-    Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; what they
-        tolerate was found by trying.
+    Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; which faults
+        they tolerate was found by trying.
     """
     if version < VERSION_V3_0_11:
         return (yield from _decoding_wrapper(body, now_ms))
@@ -92,11 +88,7 @@ def decoding(
         return RegisterBody()
     if compressed or begins_like_zlib(body):
         with_mappings = mappings and version >= VERSION_V5_0_0
-        return (
-            yield from register_compressed.decoding(
-                body, now_ms, with_mappings=with_mappings, limit_bytes=max_inflated_bytes
-            )
-        )
+        return (yield from register_compressed.decoding(body, now_ms, with_mappings=with_mappings))
     check_objects(body, _MOST_OBJECTS)
     wire = yield from JSON_BODY.decoding(body)
     return (yield from _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms))
@@ -127,12 +119,12 @@ def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | Non
 
 
 def check_objects(body: bytes, most: int, objects: int | None = None) -> None:
-    """Refuse a body of too many objects before it is decoded, which would take a second.
+    """Refuse a body with too many objects before it is decoded: decoding would take a second.
 
-    A topic is one object or two, a static one has two or three more.
+    A topic is one or two objects, a static topic has two or three more.
 
     Args:
-        objects: how many there are, when they were counted.
+        objects: the number of objects, if it was counted.
     """
     if len(body) > _UNCOUNTED_BYTES:
         objects = body.count(b"{") if objects is None else objects
@@ -141,7 +133,7 @@ def check_objects(body: bytes, most: int, objects: int | None = None) -> None:
 
 
 def measuring(body: bytes, *, compressed: bool) -> Slices[BodySize]:
-    """Find how large a body is once it is inflated, and about how many objects are in it."""
+    """Find the size of a body after inflating, and about how many objects are in it."""
     if compressed or begins_like_zlib(body):
         return (yield from register_compressed.measuring(body))
     return BodySize(len(body), body.count(b"{"))
@@ -178,8 +170,8 @@ def encode_register_body(
 
     Args:
         compressed: write the zlib form; it cannot carry topic_sys_flag, which arrives as 0.
-        version: what the command header will say. Before 5.x there are no mappings, no stateVersion and no
-            attributes, on which a 4.8 name server trips in the compressed form.
+        version: the sender's, as in the command header. Before 5.x a body has no mappings, no stateVersion and no
+            attributes (a 4.8 name server cannot read a compressed body with attributes).
         order_topics: topics that are marked as ordered (in JSON; no name server reads it).
 
     Raises:
@@ -202,7 +194,7 @@ def encode_register_body(
 
 
 def _mapping_version(version: DataVersion) -> bytes:
-    """The second version of a 5.x body. Nobody reads it; Java writes the present time, so no two bodies are equal."""
+    """The second data version of a 5.x body, which nobody reads. Its time is the table's (Java: the present time)."""
     return b'"mappingDataVersion":%b,' % wire_json.encode_data_version(DataVersion(0, version.timestamp, 0))
 
 

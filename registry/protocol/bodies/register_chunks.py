@@ -1,13 +1,13 @@
 """Cuts large JSON bodies of registrations into chunks of topics, so that no chunk has to be decoded twice.
 
-A body's topic table is cut between two topics, every 20 KiB or so. Where it is cut depends on the topics' names, not on
-how many topics came before: a broker's next body, and the bodies of other brokers of its cluster, have mostly the same
-chunks, and a chunk is known by the digest of its text. Text that does not look exactly as Java's writers write it is
-left to ``register.decoding``, which reads everything.
+A body's topic table is cut between two topics, every 20 KiB or so. Where it is cut depends on the names of the topics,
+not on their number: so a broker's next body, and the bodies of other brokers of its cluster, mostly have the same
+chunks. A chunk is found by the digest of its text. A body that is not written exactly as by Java is left to
+``register.decoding``, which reads all forms.
 
-Why the chunks give the whole body: all of the text before the table is matched, so the start of the table is certain.
-Each chunk, in braces, is a whole JSON object to a strict parser, and there is a comma between two of them; with the
-rest of the body it makes one JSON text that can be read in one way only.
+Why the chunks give the whole body: a pattern matches all text before the table, so the start of the table is certain.
+A strict parser reads each chunk, in braces, as one whole JSON object, and there is a comma between two chunks; with the
+rest of the body they are one JSON text, which can be read in one way only.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .register import JSON_BODY, check_objects
 from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, check_entries
 
 CHUNK_BYTES: Final = 14 * 1024
-"""A chunk is at least this long, and hardly ever longer than twice that: about a hundred topics."""
+"""Each chunk but the last is at least this long, and hardly ever longer than twice that: about a hundred topics."""
 
 _MOST_BYTES: Final = 256 * 1024  # of a chunk: a body with spaces between its topics has no places to cut
-_SEED: Final = secrets.randbits(64)  # nobody can make two chunks with one digest
-# One topic of this many ends a chunk once it is long enough. The fewer, the less is searched; the more, the sooner two
-# bodies are cut at the same topics again behind a topic that only one of them has.
+_SEED: Final = secrets.randbits(64)  # random, so that nobody can make two chunks with one digest
+# One topic in this many, by the hash of its name, may end a chunk that is long enough. A smaller number needs less
+# search; with a larger number, two bodies are sooner cut at the same topics again after a topic that only one has.
 _ENDS_ONE_OF: Final = 8
 
-# Nothing here has a backslash, a bracket in a text, or a name twice: each quote is what it seems to be.
+# Text that matches has no backslash, no bracket inside a string and no name twice: each quote begins or ends a string.
 _HEAD: Final = re.compile(
     rb'\{(?:"filterServerList":\[[^\\{}\[\]]*\],)?"topicConfigSerializeWrapper":\{'
     rb'(?:"dataVersion":\{[^\\{}]*\},)?(?:"mappingDataVersion":\{[^\\{}]*\},)?"topicConfigTable":\{(?=")'
@@ -55,10 +55,8 @@ class TopicChunk:
 
     Args:
         digest: of its text. length: of its text, in bytes.
-        topics: by name, never changed. A caller that needs the memory sets it to None: ``size``, how many topics
-            there are, and ``names``, the sum of the hashes of their names, stay.
-
-    In a body with this chunk, the next chunk is probably that of ``following``.
+        topics: name -> topic, never changed. A caller that needs the memory sets it to None; ``size`` (the number of
+            topics) and ``names`` (the sum of the hashes of their names) stay.
     """
 
     __slots__ = ("__weakref__", "_following", "digest", "length", "names", "size", "topics")
@@ -69,16 +67,16 @@ class TopicChunk:
         self.size = len(topics)
         self.names = sum(map(hash, topics))
         self.topics: Topics | None = topics
-        # weak: two bodies with the same chunks in another order would make a ring
+        # weak, because two bodies with the same chunks in another order would make a cycle
         self._following: weakref.ref[TopicChunk] | None = None
 
     @property
     def following(self) -> TopicChunk | None:
-        """The next chunk in the last body that had this one, while that chunk is still in memory."""
+        """The next chunk in the last body that had this chunk, while it is in memory: another body probably has it."""
         return self._following() if self._following is not None else None
 
     def precedes(self, chunk: TopicChunk) -> None:
-        """Remember which chunk is behind this one."""
+        """Remember the chunk after this one."""
         if self.following is not chunk:
             self._following = weakref.ref(chunk)
 
@@ -93,9 +91,9 @@ class _Span(NamedTuple):
 
 
 class ChunkedBody:
-    """A body that was cut into chunks, of which nothing is decoded yet.
+    """A body that was cut into chunks; its methods decode it.
 
-    chunks: all of them, in their order, once one of the methods has read them.
+    chunks: all chunks in their order, after a method has decoded the body.
     """
 
     def __init__(self, text: bytes, spans: Sequence[_Span], now_ms: int) -> None:
@@ -105,7 +103,7 @@ class ChunkedBody:
         self._now_ms = now_ms
 
     def count_objects(self) -> int:
-        """About how many objects are in the body. Known chunks are not counted; that would take a millisecond."""
+        """Estimate the number of objects in the body; a known chunk counts as its topics, which saves a millisecond."""
         text, spans = self._text, self._spans
         objects = text.count(b"{", 0, spans[0].begin) + text.count(b"{", spans[-1].end)
         for span in spans:
@@ -116,13 +114,13 @@ class ChunkedBody:
         """Decode the chunks that nobody has decoded before.
 
         Args:
-            known: chunks by digest; decoded ones are added.
+            known: digest -> chunk; decoded chunks are added.
 
         Returns:
             the same as ``register.decoding``; None when the body is not as Java writes it, or names a topic twice.
 
         Raises:
-            RemoteProtocolError: more topics than are taken at once.
+            RemoteProtocolError: more topics than one registration may have.
         """
         rest = self._rest()
         if rest is None:
@@ -136,17 +134,16 @@ class ChunkedBody:
         """Decode the chunks that an earlier body of the same broker did not have.
 
         Args:
-            last: the chunks of that body, which named no topic twice.
-            topic_names: all topics of that body, and others that this one may name.
+            last: the chunks of the earlier body, which named no topic twice.
+            topic_names: all topics of the earlier body; further names are allowed.
             known: as in :meth:`reading_all`.
 
         Returns:
-            a body whose ``topics`` are those of the chunks that are new: every other topic of this body was in the
-            earlier one with the same numbers. None when that cannot be told (topics changed places or are gone), or
-            when no chunk is as before.
+            a body with the topics of new chunks only: every other topic of this body was in the earlier body with the
+            same numbers. None when that is not certain (topics changed places or are gone), or no chunk is as before.
 
         Raises:
-            RemoteProtocolError: more topics than are taken at once.
+            RemoteProtocolError: more topics than one registration may have.
         """
         before = {chunk.digest: chunk for chunk in last}
         changed = [span for span in self._spans if span.digest not in before]
@@ -158,8 +155,8 @@ class ChunkedBody:
             return None
         new = {chunk.digest: chunk for chunk in decoded}
         chunks = [before.get(span.digest) or new[span.digest] for span in self._spans]
-        # But for topics that are new, these chunks must name those that the chunks in their place named: any other
-        # topic may also be in a chunk that is as before.
+        # Besides new topics, the new chunks must have exactly the topics of the chunks that they replace: any other
+        # topic may also be in an unchanged chunk.
         replaced = sum(chunk.names for chunk in last) - sum(chunk.names for chunk in chunks if chunk.digest in before)
         names = [topic for topics in decoded.values() for topic in topics]
         if (
@@ -214,7 +211,7 @@ class ChunkedBody:
         chunks: Sequence[TopicChunk],
         known: MutableMapping[bytes, TopicChunk],
     ) -> RegisterBody | None:
-        """The body with the decoded topics, whose chunks are these; they are known from now on."""
+        """The body with the decoded topics; adds the decoded chunks to ``known``, and notes all chunks of the body."""
         topics: Topics = {}
         for some in decoded.values():
             topics.update(some)
@@ -238,20 +235,20 @@ def cut_body(
     chunk_bytes: int = CHUNK_BYTES,
     objects: int | None = None,
 ) -> ChunkedBody | None:
-    """Cut a JSON body into chunks; nothing of it is decoded.
+    """Cut a JSON body into chunks without decoding it.
 
     Args:
-        known: chunks by digest. Behind one of them the body is cut as the last one that had it, if it has the same
-            chunk there, too: that takes a fifth of the time.
+        known: digest -> chunk. After a known chunk, the chunk that followed it in an earlier body is tried first: if
+            it fits, the cut is found in a fifth of the time.
         now_ms: the timestamp of a data version that the body leaves out, in milliseconds.
         chunk_bytes: the least length of a chunk.
-        objects: how many are in the body, when they were counted.
+        objects: the number of objects in the body, if it was counted.
 
     Returns:
-        None when the body is not as Java's writers write it.
+        None when the body is not as Java writes it.
 
     Raises:
-        RemoteProtocolError: more topics than are taken at once.
+        RemoteProtocolError: more topics than one registration may have.
     """
     head = _HEAD.match(body)
     if head is None:
@@ -263,17 +260,16 @@ def cut_body(
     if len({span.digest for span in spans}) != len(spans) or any(span.end - span.begin > _MOST_BYTES for span in spans):
         return None
     chunked = ChunkedBody(body, spans, now_ms)
-    check_objects(
-        body, 4 * MAX_ENTRIES, chunked.count_objects() if objects is None else objects
-    )  # static topics have four or five
+    # a static topic has four or five objects
+    check_objects(body, 4 * MAX_ENTRIES, chunked.count_objects() if objects is None else objects)
     return chunked
 
 
 def _table_end(body: bytes, at: int) -> int | None:
     """The place of the brace that closes the topic table.
 
-    Brokers from 5.x on write static topics behind it, others nothing. A wrong place is harmless: the text before it,
-    or the one behind it, is no JSON then.
+    5.x brokers write static topics after it, older ones nothing. A wrong place is harmless: the text before it or after
+    it is then no JSON.
     """
     for static in _STATIC:
         found = body.rfind(static, at)

@@ -1,7 +1,7 @@
 """Decodes a compressed registerBroker body (103) while it is inflated, piece by piece.
 
-Anybody may send it, and 60 KB of it may inflate to 64 MiB: so each part has a maximum size, only one inflated
-piece is held beside the decoded objects, and between slices of the work the event loop runs.
+Anybody may send such a body, and 60 KB may inflate to 64 MiB. So each part has a maximum size, only one inflated piece
+is in memory besides the decoded objects, and the event loop runs between slices of the work.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _filter_servers: Final = TolerantDecoder(list[str], "filter server list")
 
 
 class BodySize(NamedTuple):
-    """How large a body is: bytes of its text once it is inflated, and about how many objects are in it."""
+    """The size of a body: bytes of its text after inflating, and about how many objects are in it."""
 
     text_bytes: int
     objects: int
 
 
 def begins_like_zlib(body: bytes) -> bool:
-    """RFC 1950: method 8 and a header that is a multiple of 31; no JSON text begins with these bytes."""
+    """Whether a body has a zlib header (RFC 1950: method 8, a multiple of 31); no JSON text begins with these bytes."""
     return len(body) >= 2 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
 
 
 def measuring(body: bytes) -> Slices[BodySize]:
-    """Measure a compressed body; of a broken zlib stream the part before the error.
+    """Measure a compressed body; in a broken zlib stream, the part before the error is measured.
 
     Cost: 3 ms for each MB of text; little memory for any body.
     """
@@ -80,7 +80,7 @@ def _topics_of(front: bytes) -> int:
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    """The text in pieces; RemoteProtocolError: it is no zlib stream. A truncated one is no error here, nor in Java."""
+    """The text in pieces; RemoteProtocolError: no zlib stream. A truncated stream is no error here, nor in Java."""
     inflater, compressed = zlib.decompressobj(), memoryview(body)
     try:
         for at in range(0, len(body), _INPUT_BYTES):
@@ -99,9 +99,8 @@ def _inflated(body: bytes) -> Iterator[bytes]:
 class _Text:
     """Reads the inflated form from front to back."""
 
-    def __init__(self, body: bytes, limit_bytes: int) -> None:
+    def __init__(self, body: bytes) -> None:
         self._pieces = _inflated(body)
-        self._limit_bytes = limit_bytes
         self._data = b""
         self._at = 0
         self._inflated = 0
@@ -126,8 +125,8 @@ class _Text:
             if piece is None:
                 raise _ends_early()
             self._inflated += len(piece)
-            if self._inflated > self._limit_bytes:
-                raise RemoteProtocolError(f"a body inflates to more than {self._limit_bytes} bytes")
+            if self._inflated > MAX_INFLATED_BYTES:
+                raise RemoteProtocolError(f"a body inflates to more than {MAX_INFLATED_BYTES} bytes")
             self._data = self._data[self._at :] + piece
             self._at, end = 0, size
         taken = self._data[self._at : end]
@@ -139,9 +138,9 @@ def _ends_early() -> RemoteProtocolError:
     return RemoteProtocolError("compressed register body ends too early")
 
 
-def decoding(body: bytes, now_ms: int, *, with_mappings: bool, limit_bytes: int) -> Slices[RegisterBody]:
+def decoding(body: bytes, now_ms: int, *, with_mappings: bool) -> Slices[RegisterBody]:
     """Decode a compressed body; see ``register.decoding``."""
-    text = _Text(body, limit_bytes)
+    text = _Text(body)
     data_version = wire_json.data_version(_version.decode(text.part("data version", MAX_VERSION_BYTES)), now_ms)
     topics: dict[str, TopicConfig] = {}
     count = text.number()

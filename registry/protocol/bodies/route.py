@@ -66,8 +66,8 @@ def encode_route(route: TopicRoute, *, quoted_keys: bool, topic_syn_flag: bool =
     """Write a route as the NameServer answers 105.
 
     Args:
-        quoted_keys: standard JSON (quoted broker and queue ids), for clients from version 401 on and those that
-            ask for it; false: the ids have no quotes.
+        quoted_keys: quote broker and queue ids, which makes standard JSON: for clients from version 401 on, and clients
+            that ask for it.
         topic_syn_flag: the form of 4.8: topicSynFlag instead of topicSysFlag, and no enableActingMaster, zoneName or
             mappings.
 
@@ -122,9 +122,9 @@ def decode_route(body: bytes) -> TopicRoute:
 
 @lru_cache(1)
 def decode_queue_datas(body: bytes) -> Mapping[str, QueueData]:
-    """Read the body of 217, a route of which only queueDatas counts; the same body again costs nothing.
+    """Read the body of 217, a route of which only queueDatas counts.
 
-    The decision on a request, and its handler, read the same body.
+    The last result is kept, because the decision whether a request is allowed and its handler read the same body.
     """
     return {} if not body or wire_json.is_null(body) else _queue_datas(_route.decode(body))
 
@@ -145,9 +145,9 @@ def _queue_datas(wire: _WireRoute) -> dict[str, QueueData]:
 def encode_cluster_info(
     rows: Mapping[str, BrokerRow], clusters: Mapping[str, Iterable[str]], *, acting_master: bool = True
 ) -> bytes:
-    """Write the cluster table (106); broker ids are bare in every version, names are sorted.
+    """Write the cluster table (106); broker ids have no quotes in any version, names are sorted.
 
-    acting_master: write enableActingMaster and zoneName, as 5.x.
+    acting_master: write enableActingMaster and zoneName, as in 5.x.
     """
     brokers = ((name, broker_json(name, row, False, acting_master=acting_master)) for name, row in rows.items())
     names = {cluster: sorted(of_cluster) for cluster, of_cluster in sorted(clusters.items())}
@@ -165,7 +165,7 @@ def decode_cluster_info(body: bytes) -> tuple[dict[str, BrokerRow], dict[str, li
 
 
 def encode_broker_member_group(group: BrokerMemberGroup) -> bytes:
-    """Write the reply of 901; broker ids are bare, names that are None are left out."""
+    """Write the reply of 901; broker ids have no quotes, names that are None are left out."""
     inner = members(
         (
             ("brokerAddrs", integer_map(group.broker_addrs, quoted_keys=False)),

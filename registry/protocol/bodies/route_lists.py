@@ -1,7 +1,7 @@
 """Encodes the lists of brokers and of queue data in a route from parts that many topics have in common.
 
 Most topics of a cluster are on the same brokers, with the same queues on each. So the list of brokers is encoded once
-for all of them; of the queue data only the numbers are encoded for each topic.
+for all these topics; for each topic only the numbers of its queue data are encoded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_KEPT_BROKERS: Final = 20_000
 # How many sets of brokerNames are kept, and how many names a set has at most; a name takes a few hundred bytes.
 _MAX_KEPT_SETS: Final = 2_000
 _MAX_SET: Final = 64
-# Larger sets are few: a default topic (TBW102) is on every broker, and its route is encoded after each change of one.
+# Few sets are larger; e.g. TBW102 is on every broker, and its route is encoded again after each change of a broker.
 _MAX_KEPT_LARGE_SETS: Final = 8
 
 # Rows are never changed, only replaced.

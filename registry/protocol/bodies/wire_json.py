@@ -1,7 +1,7 @@
 """Reads and writes the JSON that several bodies have in common: tolerant decoding, versions, static topic mappings.
 
-Writing is compact and with sorted keys, as Java's: some Go clients split a route at ``,`` and ``:`` instead of
-parsing it.
+JSON is written as Java does, without spaces and with sorted keys: some Go clients split a route at ``,`` and ``:``
+instead of parsing it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 class TolerantDecoder(Generic[T]):
     """Reads JSON into a type as forgivingly as fastjson 1 does.
 
-    Standard JSON costs one msgspec pass; bare integer keys cost a second one, everything else the parser of
+    Standard JSON takes one pass of msgspec, integer keys without quotes a second pass, anything else the parser of
     ``lenient_json``. Numbers may be strings. A null counts as absent where the type has no null.
 
     Args:
@@ -55,7 +55,7 @@ class TolerantDecoder(Generic[T]):
             raise RemoteProtocolError(f"bad {self._what}: {error}") from None
 
     def decode_standard(self, data: bytes) -> T | None:
-        """Read one value that is standard JSON but for integer keys; None when it is not, or not of this type."""
+        """Read one value in standard JSON, or with integer keys without quotes; None: other JSON, or another type."""
         return finish(self._decoding_standard(data))
 
     def _decoding_standard(self, data: bytes) -> Slices[T | None]:
@@ -85,7 +85,7 @@ class TolerantDecoder(Generic[T]):
 
 
 def is_null(body: bytes) -> bool:
-    """Whether Java reads a whole body as null: fastjson does so for ``""``, too, and but for 5.5.0 for ``[]``."""
+    """Whether Java reads a whole body as null: ``null``, ``""``, and (but for 5.5.0) ``[]``."""
     return body.strip() in (b"null", b'""', b"[]")
 
 
@@ -100,7 +100,7 @@ def integer_map(items: Mapping[int, object], quoted_keys: bool) -> bytes:
 
 
 def members(pairs: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """An object of members that are JSON already; None is left out, as fastjson leaves out null."""
+    """An object of members whose values are JSON already; None is left out, as fastjson leaves out null."""
     return b"{%b}" % b",".join(b"%b:%b" % (text(key), value) for key, value in pairs if value is not None)
 
 
@@ -113,7 +113,7 @@ class WireVersion(msgspec.Struct, rename="camel"):
 
 
 def data_version(version: WireVersion | None, now_ms: int) -> DataVersion:
-    """The model's value; ``now_ms`` is the timestamp of what is absent, as in Java's ``new DataVersion()``."""
+    """The version as a DataVersion; an absent timestamp is ``now_ms``, as in Java's ``new DataVersion()``."""
     if version is None:
         return DataVersion(0, now_ms, 0)
     timestamp = now_ms if version.timestamp is None else version.timestamp
@@ -143,7 +143,7 @@ class WireMapping(msgspec.Struct, rename="camel"):
     curr_id_map: dict[Int32, Int32] | None = msgspec.field(default_factory=dict)
 
     def value(self) -> TopicQueueMapping:
-        """The same as a value of the model."""
+        """The mapping as a TopicQueueMapping."""
         return TopicQueueMapping(
             topic=self.topic,
             bname=self.bname,
@@ -159,7 +159,7 @@ _mapping: Final = TolerantDecoder(WireMapping, "static topic mapping")
 
 
 def decode_mapping(data: bytes) -> TopicQueueMapping:
-    """Read one static topic mapping, with bare or quoted queue ids."""
+    """Read one static topic mapping, with or without quotes around queue ids."""
     return _mapping.decode(data).value()
 
 
