@@ -22,7 +22,7 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130  # what shells report of a process that SIGINT ended
 COULD_NOT_START: Final = 253
 
-# Each command: its module, and its line in the help, which so needs no import.
+# Each command: its module, and its line in the help. The help imports no module of a command.
 _COMMANDS: Final = {
     "up": ("run.up", "Start a whole registry here: Redis, name server, sweeper"),
     "serve": ("run.serve", "Serve the tables of an external Redis, Sentinel or Redis Cluster"),
@@ -44,19 +44,19 @@ _COMMANDS: Final = {
     "streams": ("read.streams", "Show the event streams and their readers"),
     "redis-cli": ("read.redis_cli", "Run redis-cli on the Redis that holds the tables"),
     "backup": ("copies.backup", "Copy all that the registry keeps in Redis to a file"),
-    "restore": ("copies.restore", "Put such a file in the place of what is in Redis"),
+    "restore": ("copies.restore", "Replace what is in Redis by a file of 'backup'"),
     "broker": ("run.broker", "Wipe, restore or forget a broker name; run a test broker"),
     "pipeline": ("pipeline.group", "Turn the streams into tables of the past, with Spark"),
     "demo": ("run.demo", "Show a registry at work: brokers come, and one dies"),
     "simulate": ("run.simulate", "Play a cluster's day"),
     "probe": ("run.probe", "Check each name server of a list"),
-    "compare": ("outside.compare", "Say what two name servers, or two moments, differ in"),
+    "compare": ("outside.compare", "Show the differences between name servers, or moments"),
     "migrate": ("outside.migrate", "Move from Java NameServers to this, or back, in the safe order"),
     "shadow": ("outside.shadow", "Pass connections on to a Java NameServer, compare answers"),
     "help": ("help.command", "Say what an error means, and what to do"),
     "completion": ("completion", "Print the completion script of a shell"),
     "top": ("top", "Show the registry at a glance, in a terminal"),
-    "doctor": ("doctor.command", "Say what does not fit of Redis and this machine, and what to do"),
+    "doctor": ("doctor.command", "Check Redis, this machine and the registry; say what to do"),
 }
 
 
@@ -109,7 +109,7 @@ def main() -> None:
         sys.exit(cli.main(prog_name="mqregistry", standalone_mode=False))
     except click.ClickException as error:
         error.show()
-        if not isinstance(error, click.UsageError):  # which names the help page of its command
+        if not isinstance(error, click.UsageError):  # its message already names the help page of the command
             _name_entry(error, error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -136,6 +136,6 @@ def _complain(error: Exception, text: str, code: int) -> None:
 
 def _name_entry(error: Exception, text: str) -> None:
     """Name the entry of the troubleshooting page for an error."""
-    from .help.entries import entry_of  # for an error alone
+    from .help.entries import entry_of  # only an error needs it
 
     click.echo(f"See: mqregistry help {entry_of(error, text)}", err=True)

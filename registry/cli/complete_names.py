@@ -1,6 +1,4 @@
-"""Shell completion of names in the tables of the registry that is found: topics, brokers, KV namespaces and keys;
-and of users.
-"""
+"""Shell completion of names, read from the registry: topics, clusters, brokers, KV namespaces and keys, users."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 def _names(
     read: Callable[[Store], Awaitable[_Found]], names_of: Callable[[_Found, dict[str, Any]], Iterable[str]]
 ) -> Complete:
-    """``shell_complete`` of an argument, from the tables and the words so far; on any error it completes nothing."""
+    """Make a ``shell_complete``: ``names_of`` gets what was read, and the words so far. An error completes nothing."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         async def ask() -> Iterable[str]:

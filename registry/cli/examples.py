@@ -83,11 +83,11 @@ EXAMPLES: Final = {
 
 
 def with_example(command: click.Command, words: str) -> click.Command:
-    """The command, and those of a group, with its line at the end of its help; words: how it is called (``kv put``)."""
+    """Put its example at the end of a command's help, and do so in a group; words: how it is called (``kv put``)."""
     line = EXAMPLES.get(words)
     if line is not None:
         command.epilog = f"\b\nExample: {line}"
-    if type(command) is click.Group:  # a group of another kind comes here for each of its commands
+    if type(command) is click.Group:  # a LazyGroup calls this for each of its commands itself
         for name, one in command.commands.items():
             with_example(one, f"{words} {name}")
     return command

@@ -1,4 +1,4 @@
-"""A page for Prometheus that a command serves itself: its text, and the HTTP server."""
+"""The page of metrics that a command serves to Prometheus, and its HTTP server."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def exporter(listen: str, page: Page) -> http.server.ThreadingHTTPServer:
 
 @contextlib.contextmanager
 def exporting(listen: str | None, page: Page) -> Iterator[None]:
-    """Serve the page during a ``with`` of a coroutine, and make it on its event loop; without ``listen``, nothing."""
+    """Serve the page inside this context, whose event loop makes the page; without ``listen``, serve nothing."""
     if listen is None:
         yield
         return
@@ -93,7 +93,7 @@ def exporting(listen: str | None, page: Page) -> Iterator[None]:
 
 
 def listen_address(listen: str, option: str = "--listen") -> tuple[str, int]:
-    """Host and port of an option that takes PORT or HOST:PORT; a UsageError says that it is neither."""
+    """Host and port of an option that takes PORT or HOST:PORT; a UsageError if it is neither."""
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.UsageError(f"{option} {listen}: expected PORT or HOST:PORT")

@@ -1,4 +1,4 @@
-"""A click group that imports the module of a command when the command is asked for, so that the start is quick."""
+"""A click group that imports the module of a command only when the command is called: so the start is quick."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from .examples import with_example
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are in modules: name -> module; lines: name -> its line in the group's help.
+    """A group whose commands are each in a module of their own.
 
-    words: the words that call the group, without the program's name.
+    The function in the module has the command's name, with _ for -, and a _ at the end if it is a keyword of Python.
 
-    The function has the command's name, with _ for -, and a _ after a word that Python keeps for itself.
+    Args:
+        modules: command -> module. lines: command -> its line in the group's help.
+        words: the words that call the group, without the program's name.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names; of a group with modules click cannot say what was meant."""
+        """Find the command that the first argument names; if there is none, the error says which is nearly the same."""
         name = args[0]
         if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
             import difflib  # only for a wrong command

@@ -109,7 +109,7 @@ def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
         key, equals, value = text.partition("=")
         option = known.get(key)
         if not equals or option is None:
-            import difflib  # for a mistake alone
+            import difflib  # only a mistake needs it
 
             closest = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {closest[0]}?" if option is None and closest else ""
@@ -144,7 +144,7 @@ def start_settings(
     defaults: Mapping[str, Any] | None = None,
     redis_of: Callable[[Settings], str] = lambda settings: settings.redis,
 ) -> Settings:
-    """The settings of a command that starts something; ends the process after ``-p``. A wrong one is a StartError.
+    """The settings of a command that starts something; a wrong one is a StartError. With ``-p``, print them and end.
 
     redis_of: the URL of the Redis whose shared configuration ``-p`` shows; "" where there is none.
     """
@@ -181,7 +181,7 @@ def _warn(text: str) -> None:
 
 
 def _in_force(settings: Settings, redis: str) -> Settings:
-    """For -p: the settings with the shared configuration, if there is a Redis that answers."""
+    """The settings for ``-p``, with the shared configuration if a Redis answers."""
     if not redis:
         _warn("the shared configuration is not among these: no Redis is named, and none runs in the data folder")
         return in_force(settings, {})

@@ -36,7 +36,7 @@ def show(*lines: str) -> None:
 
 
 def answer(as_json: bool, value: Any, *lines: str) -> None:
-    """Print what a command did or found: a line of JSON, or lines of text."""
+    """Print what a command did or found: as one line of JSON, or as lines of text."""
     if as_json:
         json_line(value)
     else:

@@ -34,7 +34,7 @@ def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:
     """The settings of the command, with a Redis.
 
     Raises:
-        click.ClickException: none was named, and not exactly one runs here; the message says what to do.
+        click.ClickException: no Redis is named, and none or several run here; the message says what to do.
     """
     settings = read_settings(flags, config_file)
     if settings.redis:
@@ -54,7 +54,7 @@ def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:
 
 
 def open_target(settings: Settings) -> AbstractAsyncContextManager[Store]:
-    """A store on the namespace of the command, which must exist; this never makes one (see ``open_existing``)."""
+    """A store on the namespace of the command, which must exist: this never creates it (see ``open_existing``)."""
     return open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CLI))
 
 
@@ -93,9 +93,9 @@ def run(work: Coroutine[Any, Any, _Answer]) -> _Answer:
     """Run a command's work to its end; if Redis does not answer, the error says what may be wrong."""
     try:
         return asyncio.run(work)
-    except ConfigError as error:  # the URL
+    except ConfigError as error:  # the URL is wrong
         raise click.UsageError(str(error)) from error
-    except StoreRefusesWrites:  # it answers, and its message says what is wrong
+    except StoreRefusesWrites:  # Redis answers, and its message says what is wrong
         raise
     except StoreUnavailable as error:
         raise StoreUnavailable(f"{error}\nIs Redis up, and is this its address? --redis URL names another") from error

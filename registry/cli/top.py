@@ -27,7 +27,7 @@ def top(number: int | None, config_file: Path | None, **flags: Any) -> None:
     """
     settings = find_target(flags, config_file)
     try:
-        from ..top import app  # noqa: F401 - what it needs is an extra
+        from ..top import app  # noqa: F401 - it needs the extra "top"
     except ImportError as error:
         raise StartError(f"{error.name} is not installed: pip install 'mqregistry[top]'") from error
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

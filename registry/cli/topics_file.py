@@ -23,7 +23,11 @@ _EXPECTED: Final = "expected READ, WRITE, PERM as numbers, e.g. orders: [8, 8, 6
 
 
 def parse_topic(text: str) -> TopicConfig:
-    """``NAME[:READ[:WRITE[:PERM]]]``; what is left out is 8:8:6, and WRITE is READ. Else a ConfigError."""
+    """Read ``NAME[:READ[:WRITE[:PERM]]]``; the default is 8:8:6, and WRITE is READ if only READ is given.
+
+    Raises:
+        ConfigError: the text is not like this.
+    """
     name, *numbers = text.split(":")
     try:
         values = [int(number) for number in numbers]
@@ -33,8 +37,10 @@ def parse_topic(text: str) -> TopicConfig:
 
 
 def read_topics(path: Path) -> list[TopicConfig]:
-    """A file of topics, JSON or (by its name) YAML: ``NAME: [READ, WRITE, PERM]``, ``NAME: {read: 8, perm: 4}``, a list
-    of names, or the topics.json of a Java broker.
+    """Read a file of topics, JSON or, if its name ends with .yaml or .yml, YAML.
+
+    It holds ``NAME: [READ, WRITE, PERM]``, ``NAME: {read: 8, perm: 4}``, a list of names, or it is the topics.json of a
+    Java broker.
 
     Raises:
         ConfigError: the file, or an entry of it, cannot be read; the message names both.

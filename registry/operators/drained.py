@@ -1,4 +1,4 @@
-"""How far a drain is: which clients still have the routes from before a broker name's write permission was taken."""
+"""How far a drain is: which clients still have routes from before the broker name lost its write permission."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .words import counted, some_of
 class DrainNow(NamedTuple):
     """How far the drain of a broker name is."""
 
-    waiting: int = 0  # clients that were heard within the last minutes and have not looked up the new routes
-    addresses: tuple[str, ...] = ()  # of the first of them
-    not_known: tuple[str, ...] = ()  # front ends that cannot tell yet, with the reason
-    left_ms: int = 0  # for how long these count
+    waiting: int  # clients that were heard within the last 3 minutes and have not looked up the new routes
+    addresses: tuple[str, ...]  # of some of these clients
+    not_known: tuple[str, ...]  # front ends that cannot report yet, with the reason
+    left_ms: int  # for how long the drain waits for these front ends at most
 
     @property
     def is_done(self) -> bool:
-        """Whether no client has the old routes, as far as front ends can know."""
+        """Whether no client has the old routes, as far as the front ends know."""
         return not self.waiting and not self.not_known
 
     def __str__(self) -> str:
@@ -51,10 +51,11 @@ class DrainNow(NamedTuple):
 def drain_of(
     name: str, front_ends: Iterable[FrontEnd], maintenance: Maintenance | None, now_ms: int, seq: int = 0
 ) -> DrainNow:
-    """Put together what the front ends tell.
+    """How far the drain of a broker name is, from what all front ends report.
 
     Args:
-        maintenance: of this broker name, with its start. seq: front ends without this change cannot report yet.
+        maintenance: of this broker name; the drain began when it began.
+        seq: the change that took the write permission; a front end that has not applied it cannot report yet.
     """
     left_ms = max(0, (maintenance.since_ms if maintenance is not None else now_ms) + DRAIN_SEEN_MS - now_ms)
     addresses, waiting, not_known = set[str](), 0, []
@@ -84,6 +85,6 @@ def _why_not_known(name: str, worker: WorkerNow, seq: int) -> str:
 
 
 async def read_drain(store: Store, name: str, seq: int) -> DrainNow:
-    """The same, read from Redis."""
+    """Read from Redis how far the drain of a broker name is; ``seq`` as in :func:`drain_of`."""
     fleet = await read_fleet(store)
     return drain_of(name, fleet.front_ends, await read_maintenance(store, name), fleet.now_ms, seq)

@@ -23,7 +23,7 @@ def csv_head() -> str:
 
 
 def csv_line(change: Change) -> str:
-    """A change on one line. time: UTC. what: a few names; event: all of it, as JSON."""
+    """A change as one line of CSV: ``time`` is in UTC, ``what`` names its objects, ``event`` is the whole as JSON."""
     iso = datetime.fromtimestamp(change.ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     by = change.by
     author = ("", "", "", "", "") if by is None else (by.how, by.user, by.peer, by.via, by.front_end)
@@ -31,7 +31,7 @@ def csv_line(change: Change) -> str:
 
 
 def _line(cells: tuple[object, ...]) -> str:
-    """Names come from outside: a name that looks like a formula gets an apostrophe, or the spreadsheet would run it."""
+    """A line of CSV. Names come from outside, so one that looks like a formula gets an apostrophe: nothing runs it."""
     file = io.StringIO()
     texts = ["" if cell is None else printable(str(cell)) for cell in cells]
     csv.writer(file, lineterminator="\r\n").writerow([f"'{one}" if one.startswith(_FORMULAS) else one for one in texts])

@@ -26,7 +26,7 @@ def by_author(user: str | None, peer: str | None) -> Wanted:
 
 
 def is_at(by: By, peer: str) -> bool:
-    """Whether an author has this address; for a program the address is host and process id."""
+    """Whether an author has this address, given with or without port; a program's address is host/process id."""
     return any(at is not None and (at == peer or at.startswith((f"{peer}:", f"{peer}/"))) for at in (by.peer, by.via))
 
 
@@ -43,7 +43,7 @@ def broker_names_of(change: Change) -> tuple[str, ...]:
 
 
 def whole(parts: list[Change]) -> Change:
-    """A change as if it were in one part."""
+    """One change made of all its parts."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -52,7 +52,7 @@ def whole(parts: list[Change]) -> Change:
 
 
 async def read_history(store: Store, topic: str) -> tuple[TopicHistory, bool]:
-    """What the whole stream tells of a topic, and whether it holds every change that ever was."""
+    """One topic's history, read from the whole stream, and whether the stream holds every change that ever was."""
     history, follow, complete = TopicHistory(topic), Follow(store, seq=0), True
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How operators write a time: 14:03, -2h, 2026-11-21T14:03; and how long something takes: 10m, 1h30m."""
+"""Reads times as operators write them (14:03, -2h, 2026-11-21T14:03), and lengths of time (10m, 1h30m)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
 
 
 def parse_length_ms(text: str) -> int:
-    """Read how long something is to take, as people write it: ``30s``, ``10m``, ``1h30m``; returns ms.
+    """Read a length of time as people write it: ``30s``, ``10m``, ``1h30m``; returns ms.
 
     Raises:
         ValueError: it is none of these.

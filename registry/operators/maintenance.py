@@ -1,6 +1,6 @@
 """Brokers in maintenance: who took them out of service, why and until when.
 
-It is kept as one key of the KV configuration for each broker name, so it has an author and a past as all KV has.
+Each broker name in maintenance has one key in the KV configuration, so its author and its past are known as of all KV.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def _decode(text: str) -> Maintenance | None:
 
 
 async def read_maintenance(store: Store, name: str) -> Maintenance | None:
-    """Whether a broker name is in maintenance."""
+    """The maintenance of a broker name; None: it is in none."""
     text = await read_kv_value(store, NAMESPACE, name)
     return None if text is None else _decode(text)
 
 
 async def begin_maintenance(store: Store, name: str, reason: str, until_ms: int | None) -> None:
-    """Note that a broker name is in maintenance; again: with another reason and end."""
+    """Write that a broker name is in maintenance; this replaces an earlier start, author, reason and end."""
     one = Maintenance(str(store.by), round(time.time() * 1000), reason, until_ms)
     await KvStore(store).put(NAMESPACE, name, msgspec.json.encode(one).decode())
 
 
 async def end_maintenance(store: Store, name: str) -> None:
-    """Note in KV that the maintenance of a broker is over."""
+    """Delete the key that says that a broker name is in maintenance."""
     await KvStore(store).delete(NAMESPACE, name)

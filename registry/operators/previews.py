@@ -1,4 +1,4 @@
-"""What operators change by hand: first what it would do, in words, then the change, by the scripts of requests."""
+"""Operators' changes by hand: each is first described in words, then made with the script that its request uses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .wiped import read_taken
 from .words import counted, duration, moment, perm, queues_text, some
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
-# Java's clients read less strictly, but fail with anything that has no number.
+# Java's clients accept more than this, but fail where the number is missing.
 _ORDER: Final = re.compile(r"[^:;]+:\d{1,9}(?:;[^:;]+:\d{1,9})*;?")
 _TOO_LONG: Final = re.compile(r"has (\d+) bytes, at most (\d+) are allowed")
 
@@ -46,14 +46,14 @@ class Preview(NamedTuple):
     lines: list[str]  # what it does
     work: Callable[[], Awaitable[object]] | None  # makes the change; None: nothing has to change, and ``done`` says so
     done: str  # what to say afterwards
-    result: dict[str, Any]  # the same for programs
+    result: dict[str, Any]  # what was changed, for programs
 
 
 async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData]]:
     """A brokerName's row, and its queue data by topic.
 
     Raises:
-        Make the error for a name that does not exist.
+        Mistaken: there is no such brokerName.
     """
     view = await read_broker(store, name, all_topics=True)
     if view.row is None:
@@ -62,7 +62,7 @@ async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData
 
 
 def unknown_broker(name: str, known: Iterable[str]) -> str:
-    """The error for an unknown broker name; it names the known ones."""
+    """The message for an unknown broker name; it names the known ones that are nearly the same, else the first few."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 3, 0.6)
     if close:
@@ -224,7 +224,7 @@ async def forget(store: Store, name: str) -> Preview:
 
 
 def heard_text(ago: str) -> str:
-    """When a broker was heard last; the time since then changes by itself."""
+    """The words for when a broker was heard last; the console ignores them when it asks whether a preview changed."""
     return say(", last heard {ago} ago", ago=ago)
 
 
@@ -234,7 +234,7 @@ async def delete_topic(
     """Take a topic out of the route tables, everywhere or from one cluster's broker names (216).
 
     Args:
-        show: a topic's queues at each broker name, as lines.
+        show: makes lines of text of a topic's queues at each broker name.
     """
     if cluster and not behaviour_of(store.compat).deletes_in_one_cluster:
         raise Mistaken(say(
@@ -321,7 +321,7 @@ def _fault_text(fault: str) -> str:
 
 
 async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -> Preview:
-    """Set a key of the KV configuration (100), or delete it (102); value None: delete."""
+    """Set a key of the KV configuration (100); value None: delete it (102)."""
     for name in (kv_namespace, key):
         fault = fault_of_name(name)
         if fault is not None and (value is not None or not name):

@@ -20,12 +20,12 @@ async def read_route(store: Store, own: Settings, topic: str) -> TopicRoute | No
 
 
 def route_of(tables: Tables, own: Settings, topic: str, compat: str) -> TopicRoute | None:
-    """The same, from tables that have the topic."""
+    """One topic's route from tables that hold this topic; None: there is no such topic."""
     return routes_of(tables, own, [topic], compat).get(topic)
 
 
 def routes_of(tables: Tables, own: Settings, topics: Iterable[str], compat: str) -> dict[str, TopicRoute]:
-    """The same of many topics: those that have a route."""
+    """The routes of many topics; a topic that has none is left out."""
     settings, live_by_cluster = in_force(own, tables.config, compat=compat), behaviour_of(compat).live_by_cluster
     routes = (
         (topic, pick_up_route(

@@ -27,7 +27,7 @@ _CLIENTS: Final = 10
 
 
 class _VainReport(msgspec.Struct):
-    """The needed members of an entry of the stream of lookups."""
+    """The members of an entry of the stream of lookups that are needed here."""
 
     ms: int
     missing: dict[str, int] = {}
@@ -41,8 +41,8 @@ class VainLookups(NamedTuple):
     """How often clients asked for a name in vain within the last day."""
 
     times: int = 0
-    last_ms: int = 0  # when that was counted last
-    clients: tuple[str, ...] = ()  # addresses of some of them: front ends keep a sample
+    last_ms: int = 0  # when a front end last reported some
+    clients: tuple[str, ...] = ()  # addresses of some clients, the last first: front ends report a sample
 
 
 class Why(NamedTuple):
@@ -57,7 +57,7 @@ class Why(NamedTuple):
 
 
 async def explain(store: Store, own: Settings, topic: str) -> Why:
-    """Read all of it, also the whole stream of changes where there is no route now.
+    """Explain a topic; if it has no route now, this reads the whole stream of changes.
 
     Raises:
         StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
@@ -87,11 +87,11 @@ async def _asked_in_vain(store: Store, topic: str) -> VainLookups:
             for client in report.clients.get(topic, ()):
                 clients.pop(client, None)
                 clients[client] = None
-    return VainLookups(times, last_ms, tuple(clients)[: -_CLIENTS - 1 : -1])
+    return VainLookups(times, last_ms, tuple(reversed(clients))[:_CLIENTS])
 
 
 def lost_text(why: Why) -> str:
-    """Since when there is no route, by which change and author; empty: the stream has no end of a route."""
+    """Since when there is no route, by which change and author; empty: the stream holds no change that ended it."""
     if why.lost is None:
         return ""
     change = why.lost.change

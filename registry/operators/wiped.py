@@ -17,8 +17,8 @@ _SCANNED: Final = 200_000
 class Taken(NamedTuple):
     """Topics without write permission, grouped by what the stream shows."""
 
-    topics: set[str]  # from which wipes took it
-    not_known: set[str]  # of which the stream does not tell: it was trimmed, or is very long
+    topics: set[str]  # a wipe took their write permission
+    not_known: set[str]  # the stream does not tell why they have none: it was trimmed, or too much would be read
     last: WritePermSet | None  # the last wipe
 
 
@@ -26,13 +26,11 @@ async def read_taken(store: Store, name: str, without: Collection[str]) -> Taken
     """Find for each topic that has no write permission at a broker name whether a wipe took it.
 
     Args:
-        without: those topics. A topic that was registered without write permission keeps that.
+        without: the topics without write permission at the broker name.
     """
     left, taken = set(without), set[str]()
     last: WritePermSet | None = None
     scanned, is_all = 0, False
-    if not left:
-        return Taken(taken, left, None)
     async for parts in read_back(store):
         change = whole(parts)
         if name in broker_names_of(change):

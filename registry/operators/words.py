@@ -90,12 +90,12 @@ def duration(ms: float) -> str:
 
 
 def some(names: Iterable[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names of the alphabet, and how many more there are."""
     return some_of(sorted(names))
 
 
 def some_of(names: Sequence[str]) -> str:
-    """The same, in the order in which they are given."""
+    """The first few names in the given order, and how many more there are."""
     more = len(names) - _NAMES_SHOWN
     return ", ".join(names[:_NAMES_SHOWN]) + (say(" and {number} more", number=more) if more > 0 else "")
 

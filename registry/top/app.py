@@ -25,13 +25,13 @@ from .watched import Look, ShownRates, Watched
 _EVERY_S: Final = 1.0
 _ROWS: Final = 200
 _KEPT: Final = 500
-# The name first: what a terminal of 80 columns cuts off is at the end.
+# The columns that matter most come first: a terminal of 80 columns cuts off the last ones.
 _COLUMNS: Final = ("LEFT", "BROKER NAME", "ID", "ADDRESS", "HEARD", "CLUSTER", "FRONT ENDS")
-_SOON: Final = 0.25  # of its timeout: a broker that was not heard for three quarters of it has missed a beat
+_SOON: Final = 0.25  # of its timeout is left: a broker that was silent for three quarters of it missed heartbeats
 
 
 class Top(App[None]):
-    """The screen; it ends after this number of refreshes, or when the user quits."""
+    """The screen; it ends after ``looks`` refreshes, or when the user quits."""
 
     TITLE = "mqregistry top"
     ENABLE_COMMAND_PALETTE = False
@@ -67,7 +67,7 @@ class Top(App[None]):
         self._changes: deque[Change | str] = deque(maxlen=_KEPT)
 
     def compose(self) -> ComposeResult:
-        """The parts of the screen, from above."""
+        """The parts of the screen, from top to bottom."""
         yield Static(id="state", markup=False)
         yield Static(id="rates", markup=False)
         yield Input(id="filter", placeholder="part of a cluster, a name, an address, or of a change", compact=True)
@@ -77,7 +77,7 @@ class Top(App[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to refresh, once the screen is there."""
+        """Begin to refresh when the screen is there."""
         table = self.query_one("#brokers", DataTable)
         table.add_columns(*_COLUMNS)
         table.focus()
@@ -110,7 +110,7 @@ class Top(App[None]):
     def _take(self, look: Look, again: bool) -> None:
         new: list[Change | str] = list(look.changes)
         if look.anew and self._last is not None:
-            new.insert(0, "what was before is not followed by this: Redis was emptied, came back with less, or trimmed")
+            new.insert(0, "changes may be missing here: Redis was emptied, came back with less, or trimmed the stream")
         elif again:
             new.insert(0, "Redis answers again")
         self._changes += new
@@ -199,7 +199,7 @@ class Top(App[None]):
         self._show_all()
 
     def on_input_submitted(self, _: Input.Submitted) -> None:
-        """Back to the brokers; the filter stays."""
+        """Return to the brokers; the filter stays."""
         self.query_one("#brokers", DataTable).focus()
 
 

@@ -23,12 +23,12 @@ from ..store.streams import EntryReader
 WINDOW_MS: Final = 60_000
 _FIRST: Final = 50
 _PAGE: Final = 1000
-# The most pages in one look; if a second has more changes, the next looks read the rest.
+# The most pages that one look reads; the next looks read the rest.
 _PAGES: Final = 20
 
 
 class ShownRates(NamedTuple):
-    """How often a second, over the last minute. missing: lookups of names that do not exist; they are lookups, too."""
+    """How often a second, over the last minute. missing: lookups of unknown topics, which ``lookups`` includes."""
 
     lookups: float
     missing: float
@@ -41,12 +41,11 @@ class Look(NamedTuple):
     """One look at the registry."""
 
     now_ms: int
-    up_since_ms: int
     brokers: list[BrokerInfo]
     fleet: Fleet
     rates: ShownRates
     changes: list[Change]  # those since the look before, the oldest first
-    anew: bool  # they do not continue the last look's: another namespace, or some are missing
+    anew: bool  # changes do not continue those of the last look: another namespace, or some are missing
 
 
 class _Lookups(msgspec.Struct):
@@ -59,7 +58,7 @@ _lookups = msgspec.json.Decoder(_Lookups)
 
 
 class _Window:
-    """The counts of the last minute: (ms, numbers)."""
+    """Several counts, summed over the last minute."""
 
     def __init__(self, numbers: int) -> None:
         self._entries: deque[tuple[int, tuple[int, ...]]] = deque()
@@ -94,7 +93,7 @@ class Watched:
                 does not understand, or the login may not read something.
         """
         store = self._store
-        if not await store.exists():  # a script would make it
+        if not await store.exists():  # the scripts below would create the namespace
             raise NoNamespace(
                 f"no namespace {store.namespace!r} in this Redis: it was emptied, and nobody serves it yet"
             )
@@ -115,10 +114,10 @@ class Watched:
         rates = ShownRates(lookups, missing, registrations, beats, changes_rate)
         fleet = await read_fleet(store)
         brokers = sorted(await read_brokers(store), key=lambda one: one.expires_in_ms)
-        return Look(head.now_ms, head.up_since_ms, brokers, fleet, rates, changes, anew)
+        return Look(head.now_ms, brokers, fleet, rates, changes, anew)
 
     async def _begin(self, head: NamespaceHead) -> Follow:
-        """Start at the present, with the last changes before it."""
+        """Follow the changes from now on; the first look also gets the last 50 before now."""
         store, now_ms = self._store, head.now_ms
         self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(2), _Window(1)
         self._lookups = EntryReader(store, LOOKUPS, now_ms - WINDOW_MS)

@@ -170,7 +170,7 @@ def test_rotation_without_a_gap(auth, policy, in_store):
     (old,) = [secret.id for secret in policy().users["app"].secrets]
     done = auth("secret", "add", "app", "--stdin", stdin=f"{SECRET}\n")
     assert done.stdout == ""
-    assert f"{old} goes on being taken until: mqregistry auth secret drop app {old}" in done.stderr
+    assert f"{old} stays valid until: mqregistry auth secret drop app {old}" in done.stderr
     assert [secret.key for secret in policy().users["app"].secrets] == [first, SECRET]
     assert "two secrets already" in str(auth("secret", "add", "app", expect=1).exception)
     new = policy().users["app"].secrets[1].id

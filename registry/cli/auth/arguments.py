@@ -36,7 +36,7 @@ from_option: Final = click.option(
 )  # fmt: skip
 
 
-# What a user is.
+# What a user is, for 'auth user add' and 'auth user set'.
 user_options: Final = together(
     click.option(
         "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]),
@@ -49,20 +49,20 @@ user_options: Final = together(
     ),
     click.option(
         "--network", "networks", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
-        help="Callers from there that show neither signature nor certificate are this user.",
+        help="A caller from this network that shows neither signature nor certificate is this user.",
     ),
     from_option,
 )  # fmt: skip
 
 
 def complete_rights(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Rights, after a comma too."""
+    """Complete rights, also after a comma."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{right}" for right in (*Right, "all") if right.startswith(last)]
 
 
 def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Kinds of resources, then the names that there are."""
+    """Complete kinds of resources, and after the colon the names in the registry."""
     kind, colon, name = incomplete.partition(":")
     if not colon:
         return [f"{kind}:" for kind in Kind if kind.startswith(incomplete)]

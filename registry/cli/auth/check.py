@@ -13,11 +13,9 @@ from ...auth.words import parse_resource, parse_rights
 from ...networks import parse_address
 from ...store.auth.policies import PolicyStore
 from ...store.store import Store
-from .. import complete_names, output
+from .. import FAILED, complete_names, output
 from ..target import target_command
 from .arguments import complete_resources, complete_rights
-
-_NOT_ALLOWED = 1
 
 
 @click.command()
@@ -34,7 +32,7 @@ async def check(
     USER may be "anonymous". ACTION is a right. Without RESOURCE: on everything together. Ends with 0 if it is allowed,
     with 1 if not, in every mode.
 
-    Without any of them: tell which users may change something from any address, since no --from binds them.
+    Without USER: list the users that may change something from any address, because no --from binds them.
     """
     if name is None:
         _show_who_is_not_bound(await PolicyStore(store).read(), as_json=as_json)
@@ -65,7 +63,7 @@ async def check(
         if policy.mode is not Mode.ENFORCE:
             click.echo(f"the mode is {policy.mode}: it is done all the same", err=True)
     if not decision.allowed:
-        raise click.exceptions.Exit(_NOT_ALLOWED)
+        raise click.exceptions.Exit(FAILED)
 
 
 def _show_who_is_not_bound(policy: Policy, *, as_json: bool) -> None:

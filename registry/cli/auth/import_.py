@@ -28,7 +28,7 @@ from ..target import target_command
 async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> None:
     """Make the users of FILE, all or none: a broker's plain_acl.yml, or 'users' and 'acls' in the words of ACL 2.0.
 
-    Users that there are already stay as they are, so doing it again changes nothing. What cannot be taken over is said.
+    A user that exists already stays as it is, so a second import changes nothing. Notes say what cannot be taken over.
     """
     try:
         listed = read_list(_decode(file))

@@ -37,7 +37,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     enforce  what no rule allows is refused; needs an admin first, and asks if requests were seen that would be refused
     """  # noqa: D301 (\\b is for click)
     policies = PolicyStore(store)
-    if mode == Mode.OFF:  # also if the rules cannot be read: it is the way back in
+    if mode == Mode.OFF:  # without reading the rules: this must also work when they cannot be read
         await policies.switch_off()
         output.answer(as_json, {"mode": Mode.OFF}, f"off: {_MEANINGS[Mode.OFF]}")
         return
@@ -47,7 +47,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     if mode is not None:
         wanted = Mode(mode)
         if wanted is Mode.ENFORCE and before is not Mode.ENFORCE and refused:
-            changes.set_mode(policy, wanted)  # without an admin the change is refused anyway
+            changes.set_mode(policy, wanted)  # fails without an admin, before anything is asked
             confirm(*_would_be_refused(refused), yes=yes, as_json=as_json)
         policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
         refused = still_refused(policy, refused)
@@ -66,7 +66,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
 
 
 def _would_be_refused(refused: list[RefusedSummary]) -> list[str]:
-    """The most frequent kinds of requests that would be refused, for the question before enforce."""
+    """The most frequent kinds of requests that would be refused, as lines above the question."""
     most = sorted(refused, key=lambda row: -row.count)[:_SHOWN_KINDS]
     more = [f"  {len(refused) - len(most)} more: mqregistry auth observe"] if len(refused) > len(most) else []
     return [

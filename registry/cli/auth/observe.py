@@ -1,4 +1,4 @@
-"""``auth observe``: who was refused, or would be, and which rule mends it."""
+"""``auth observe``: which requests are refused, or would be, and the command that would allow each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from .secret import age
 async def observe(store: Store, number: int, as_json: bool) -> None:
     """Show the requests that rules refuse, or would with the mode 'enforce', and the command that would allow each.
 
-    Front ends note them, 2,000 kinds at most. Names in them come from the senders of the requests: allow what you know.
+    Front ends note them, 2,000 kinds at most. The senders of the requests chose the names in them: allow only what you
+    know.
     """
     policy = await PolicyStore(store).read()
     rows = await RefusalStore(store).summary()

@@ -1,4 +1,4 @@
-"""The common part of ``auth allow`` and ``auth deny``."""
+"""What ``auth allow`` and ``auth deny`` have in common: their arguments, and the change of a user's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``auth secret``: the secrets that users sign with. Made here, shown once, and never read from a command line."""
+"""``auth secret``: the secrets that users sign with. Each is shown once, and is never an argument of a command."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def add(store: Store, name: str, stdin: bool, as_json: bool) -> None:
         return
     if not stdin:
         click.echo(made.key)
-    kept = f"; {others[0]} goes on being taken until: mqregistry auth secret drop {name} {others[0]}" if others else ""
+    kept = f"; {others[0]} stays valid until: mqregistry auth secret drop {name} {others[0]}" if others else ""
     click.echo(f"secret {made.id} of {name}{'' if stdin else ', not shown again'}{kept}", err=True)
 
 
@@ -58,7 +58,7 @@ def _read_secret() -> str:
 @click.argument("secret_id", metavar="ID", shell_complete=complete_names.secret_ids)
 @target_command
 async def drop(store: Store, name: str, secret_id: str, as_json: bool) -> None:
-    """Take the secret ID from USER: what is signed with it is refused from now on."""
+    """Take the secret ID from USER: requests signed with it are refused from now on."""
     await PolicyStore(store).change(lambda policy: changes.drop_secret(policy, name, secret_id))
     output.answer(as_json, {"user": name, "id": secret_id, "dropped": True}, f"secret {secret_id} of {name}: dropped")
 
@@ -90,5 +90,5 @@ def secret_rows(users: Iterable[User], used: Mapping[str, int], now_ms: int) -> 
 
 
 def age(now_ms: int, ms: int) -> str:
-    """How long ago that was; "": never."""
+    """How long ago ``ms`` was; "" if it is 0, which is never."""
     return f"{output.duration(max(0, now_ms - ms))} ago" if ms else ""

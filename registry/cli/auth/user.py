@@ -38,7 +38,7 @@ def user() -> None:
 async def add(
     store: Store, name: str, clusters: tuple[str, ...], brokers: tuple[str, ...], as_json: bool, **fields: Any
 ) -> None:
-    """Make USER. 'auth secret add' gives it a secret then.
+    """Make USER. After that, 'auth secret add' gives it a secret.
 
     A broker: mqregistry auth user add broker-a --role broker --cluster c1 --broker broker-a
     """
@@ -62,7 +62,7 @@ async def add(
 @click.option("--clear", multiple=True, type=click.Choice(_LISTS), help="Take all of these away from the user.")
 @target_command
 async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> None:
-    """Change what USER is. Each option that is given replaces what the user had of it."""
+    """Change what USER is. Each given option replaces all values that the user had for it."""
     given: dict[str, Any] = {key: value for key, value in fields.items() if value}
     for key in clear:
         key = "sources" if key == "from" else key
@@ -78,7 +78,7 @@ async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, *
 @user_argument
 @target_command
 async def enable(store: Store, name: str, as_json: bool) -> None:
-    """Let USER work again, after a disable."""
+    """Let USER work again after 'disable'."""
     await _edit(store, name, as_json, "enabled", enabled=True)
 
 
@@ -101,7 +101,7 @@ async def _edit(store: Store, name: str, as_json: bool, done: str, **fields: Any
 @user_argument
 @target_command
 async def remove(store: Store, name: str, as_json: bool) -> None:
-    """Forget USER with its secrets and rules."""
+    """Remove USER with its secrets and rules."""
     await PolicyStore(store).change(lambda policy: changes.remove_user(policy, name))
     output.answer(as_json, {"name": name, "removed": True}, f"{name}: removed")
 

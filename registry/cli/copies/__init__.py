@@ -1,1 +1,1 @@
-"""Commands that copy all of a namespace into a file, and back."""
+"""Commands that copy a whole namespace into a file, and back."""

@@ -27,10 +27,10 @@ from ..write.confirm import confirm, yes_option
 @setting_options("redis", "namespace", "data_dir")
 @config_file_option
 def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **flags: Any) -> None:
-    """Put FILE, which 'backup' wrote, in the place of all that the registry has in Redis.
+    """Replace all that the registry has in Redis by FILE, which 'backup' wrote.
 
-    Without --redis that is the data folder of 'mqregistry up', which must not run. Else stop all front ends and
-    sweepers first. Brokers that have gone since are there again until their timeout has passed.
+    Without --redis this is the Redis in the data folder of 'mqregistry up', which must not run. With --redis, stop all
+    front ends and sweepers first. Brokers that left after the backup are in the tables again until their timeout.
     """
     settings = read_settings(flags, config_file)
     where = f"namespace {settings.namespace} " + (
@@ -48,7 +48,7 @@ def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **fl
 
 
 def _started(settings: Settings, stack: contextlib.ExitStack) -> Settings:
-    """Run the Redis of the data folder during the restore; an error while an ``up`` runs on it."""
+    """Start the Redis of the data folder, until ``stack`` is closed; a StartError if an ``up`` uses the folder."""
     folder = Path(settings.data_dir).expanduser().absolute()
     write_private_files()
     configure_logging(settings)

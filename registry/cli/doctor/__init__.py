@@ -1,1 +1,1 @@
-"""Looks at Redis, this machine and the fleet for what does not fit, and says what to do."""
+"""Checks Redis, this machine and the fleet, and says what to do about what does not fit."""

@@ -1,4 +1,4 @@
-"""``mqregistry doctor``: does everything fit?"""
+"""``doctor``: runs all checks of Redis, this machine and the registry, and shows what they found."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _ORDER: Final[tuple[State, ...]] = ("wrong", "warning", "ok")
 def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any) -> None:
     """Say what of Redis, this machine and the registry does not fit, and what to do.
 
-    Give it the options, environment and file that 'mqregistry serve' gets, on the machine of a front end. Without a
-    Redis it looks at the 'mqregistry up' that runs here. It changes nothing.
+    Run it on the machine of a front end, with the options, environment and file that 'mqregistry serve' gets. If they
+    name no Redis, it checks the 'mqregistry up' that runs here. It changes nothing.
 
     Ends with 1 when something is wrong; with 0 when all is ok, or there are only warnings.
     """
@@ -41,7 +41,7 @@ def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any
     if settings.redis:
         try:
             of_registry, here = asyncio.run(registry_findings(settings))
-        except ConfigError as error:  # the URL
+        except ConfigError as error:  # the URL is wrong
             raise click.UsageError(str(error)) from error
         findings += of_registry
     else:
@@ -59,7 +59,7 @@ def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any
 
 
 def _target(settings: Settings) -> Settings:
-    """The settings with Redis, namespace and ports of the ``up`` that runs here, unless they name another Redis."""
+    """The settings; with Redis, namespace and ports of the ``up`` that runs here, unless they name another Redis."""
     running = [one for one in find_running() if settings.redis in ("", one.redis)]
     if not running:
         return settings

@@ -22,9 +22,9 @@ from ...server.process.port.sockets import bind
 from ...store.connection.fitness import Finding
 from ...tcp_sockets import listeners
 
-# Beside connections: Redis, pipes, log, what Python has open.
+# Files of a worker beside its clients' connections: Redis, pipes, the log, what Python has open.
 _OTHER_FILES: Final = 200
-# As the alert CertificateExpires of deploy/monitoring.
+# The limit of the alert CertificateExpires in deploy/monitoring.
 _RENEW_S: Final = 14 * 86400
 _TLS_WORDS: Final = {
     "certificate": "the certificate, or one of its chain,", "trusted": "the first of the CAs that are trusted",
@@ -82,8 +82,8 @@ def tls(settings: Settings) -> Iterator[Finding]:
 
 
 def ports(settings: Settings, ours: Collection[int]) -> Iterator[Finding]:
-    """Whether the ports are free, or held by a front end of this registry; ours: its workers on this machine."""
-    ours = {*ours, *map(_parent, ours)}  # the process above a worker has the ports, too
+    """Whether the ports are free, or held by this registry; ours: process ids of its workers on this machine."""
+    ours = {*ours, *map(_parent, ours)}  # the parent of a worker holds the ports, too
     for what, port in (("port", settings.listen_port), ("HTTP port", settings.effective_http_port)):
         if port:
             yield _port(f"{what} {port}", settings.bind_address, port, ours)
@@ -103,7 +103,7 @@ def _port(check: str, host: str, port: int, ours: Collection[int]) -> Finding:
 
 def _parent(pid: int) -> int:
     try:
-        # the fields after the command, which is in parentheses and may hold anything
+        # after the command, which is in parentheses and may contain any character: the state, then the parent's id
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return pid

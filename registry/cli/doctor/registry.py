@@ -21,7 +21,7 @@ _SWEPT_MS: Final = 3_000
 
 
 async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]]:
-    """Everything about the registry that the settings name, and the processes of it on this machine."""
+    """All findings about the registry that the settings name, and the process ids of its workers on this machine."""
     findings: list[Finding] = []
     async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
         try:
@@ -77,7 +77,7 @@ async def _topic_sets(store: Store) -> Finding:
 
 
 def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
-    """Front ends and sweepers: whether they are there, and of which releases."""
+    """Whether front ends and sweepers run, and of which releases they are."""
     there = [one for one in fleet.front_ends if one.state != "gone"]
     for one in fleet.front_ends:
         if one.state == "gone":
@@ -108,13 +108,13 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     releases = sorted({one.release for one in there} | {one.release for one in sweepers})
     if len(releases) > 1:
         yield Finding(
-            "releases", "warning", f"{' and '.join(releases)} work side by side", "one release, but during an upgrade",
+            "releases", "warning", f"{' and '.join(releases)} work side by side", "one release, except in an upgrade",
             "finish the upgrade (section Upgrading of docs/operating.md)",
         )  # fmt: skip
 
 
 def _sweepers(fleet: Fleet) -> list[SweeperNow]:
-    """All sweepers except silent ones that another one has replaced at the same place."""
+    """All sweepers, without those that are silent and were replaced by a newer one at the same place."""
     newest_ms: dict[str, int] = {}
     for one in fleet.sweepers:
         newest_ms[one.place] = max(one.facts.started_ms, newest_ms.get(one.place, 0))
@@ -130,7 +130,7 @@ def _where(one: SweeperNow, fleet: Fleet) -> str:
 
 
 def processes_here(fleet: Fleet) -> set[int]:
-    """The processes of front ends on this machine: their workers."""
+    """The process ids of all workers of front ends on this machine."""
     here = host_name()
     workers = (worker for one in fleet.front_ends if one.host == here for worker in one.workers)
     return {worker.facts.pid for worker in workers if not worker.gone}

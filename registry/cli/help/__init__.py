@@ -1,1 +1,1 @@
-"""What to do about an error: the entries of docs/howto/troubleshooting.md, which the wheel has, too."""
+"""What to do about an error: the entries of docs/howto/troubleshooting.md, which is also a file of the wheel."""

@@ -19,8 +19,8 @@ _LINK: Final = re.compile(r"\[((?:[^\]`]|`[^`]*`)+)\]\([^)]*\)")
 def help(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Say what an error means, and what to do: by the NAME that the error shows, or by words of its message.
 
-    Of a COMMAND it shows the help page. Without anything it lists the names. It needs no network and no registry: the
-    text is that of docs/howto/troubleshooting.md.
+    With a COMMAND it shows the help page of the command; without an argument it lists the names. It needs no network
+    and no registry: the text is that of docs/howto/troubleshooting.md.
 
     \b
     mqregistry help no-route
@@ -37,7 +37,7 @@ def help(ctx: click.Context, words: tuple[str, ...]) -> None:
         asked = printable(" ".join(words))
         raise click.ClickException(f"nothing is known of {asked!r}; 'mqregistry help' lists what is")
     best, *others = found
-    text = _LINK.sub(lambda link: link[1], best.text)  # on a terminal links are their text alone
+    text = _LINK.sub(lambda link: link[1], best.text)  # a terminal shows the text of a link, without its address
     click.echo(f"{best.title}\n{'-' * len(best.title)}\n\n{text}")
     if others:
         click.echo("\nAlso: " + ", ".join(f"mqregistry help {entry.name}" for entry in others))

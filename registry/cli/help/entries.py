@@ -26,7 +26,7 @@ OTHERWISE: Final = "unclear"
 
 
 class HelpEntry(NamedTuple):
-    """A section of the page. messages: texts that it is about; … stands for anything. text: as it is in the page."""
+    """A section of the page. messages: error messages that it explains; … in them is any text. text: its Markdown."""
 
     name: str
     title: str
@@ -50,7 +50,7 @@ def entries() -> dict[str, HelpEntry]:
 
 @cache
 def _patterns() -> tuple[tuple[int, re.Pattern[str], str], ...]:
-    """Each message as a regular expression, with its entry; the most specific comes first."""
+    """Length, regular expression and entry of each message; the longest, which is most specific, comes first."""
     made = [
         (len(message.replace(_ANY, "")), re.compile(re.escape(message).replace(_ANY, ".*?"), re.S), entry.name)
         for entry in entries().values()
@@ -84,7 +84,7 @@ def search(words: str) -> list[HelpEntry]:
 
 
 def _score(asked: set[str], entry: HelpEntry) -> float:
-    """How well words fit an entry: rare ones count for more, and so do those of its name, title and messages."""
+    """How well words fit an entry: a word counts for more if it is rare, and if it is in name, title or messages."""
     said, more = _words(" ".join((entry.name, entry.title, *entry.messages))), _words(entry.text)
     score = 0.0
     for word in asked:

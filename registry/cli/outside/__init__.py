@@ -1,1 +1,1 @@
-"""Commands that look at name servers from outside, ours and Java's: their differences, and their answers."""
+"""Commands that compare name servers, ours and Java's, by what they answer over the network."""

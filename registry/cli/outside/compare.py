@@ -23,7 +23,7 @@ from .. import output
 from ..exporter import exporting, family
 from ..options import config_file_option, lake_option
 from ..tls import tls_options
-from .comparing import Comparing, is_told
+from .comparing import Comparing, is_decided
 from .name_sides import Ways, find_sides
 from .sides import NameServerSide
 from .words import length_option, show_groups, show_uncounted
@@ -38,7 +38,7 @@ _PREFIX: Final = "mqregistry_compare_"
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...")
 @click.option("--once", is_flag=True,
-              help="End at once if nothing differs, else when all differences are past --lasting or gone.")  # fmt: skip
+              help="End at once if nothing differs, else when each difference is past --lasting or gone.")  # fmt: skip
 @length_option("--until-same", "until_same_ms", "End with 0 as soon as nothing differs, else with 1 after that time.")
 @length_option("--every", "every_ms", "The time between full comparisons; differences are checked each second.", "10s")
 @length_option("--lasting", "lasting_ms", "A difference counts when it is older than this, a heartbeat period.", "30s")
@@ -66,7 +66,7 @@ def compare(
       redis://host:port[#namespace]   what a front end answers from that Redis
       lake@TIME[#namespace]           the registry as it was then, from the lake (--lake)
 
-    Goes on until Ctrl-C, and tells what begins to differ and what is mended, unless --once or --until-same is given.
+    Without --once and --until-same it runs until Ctrl-C, and shows the result whenever a difference comes or goes.
     Ends with 0 when no difference counts, 1 when one counts, 3 when a side cannot be read.
     """  # noqa: D301 (\\b is for click)
     if once and until_same_ms is not None:
@@ -89,7 +89,7 @@ def compare(
             with exporting(listen, lambda: exposition(comparison.report())):
                 if once:
                     await comparison.look()
-                    report = await comparison.until(is_told, time.monotonic() + 2 * lasting_ms / 1000 + 10)
+                    report = await comparison.until(is_decided, time.monotonic() + 2 * lasting_ms / 1000 + 10)
                 elif until_same_ms is not None:
                     report = await _until_same(comparison, until_same_ms, every_ms)
                 else:
@@ -158,9 +158,6 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
     return report
 
 
-# what it shows
-
-
 def _json(report: Report) -> None:
     output.json_line({
         "same": report.same, "settled": report.settled, "at_ms": report.at_ms, "lasting_ms": report.lasting_ms,
@@ -193,7 +190,7 @@ def _show(report: Report) -> None:
 
 
 def exposition(report: Report) -> list[Metric]:
-    """Return the differences as text for Prometheus."""
+    """Return the differences as metrics for Prometheus."""
     oldest = [report.at_ms - one.since_ms for one in report.of(Sort.COUNTED)]
     return [
         family(f"{_PREFIX}same", "gauge", "1 when all sides were read, and no difference counts.",

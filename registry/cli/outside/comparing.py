@@ -1,4 +1,4 @@
-"""Looks at the sides of a comparison again and again, and knows since when they differ."""
+"""Reads the sides of a comparison again and again, and knows since when each difference lasts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_TOPICS_AGAIN: Final = 1000
 class Comparing:
     """A comparison that goes on.
 
-    Differing cells are soon read again, at all sides at the same moment: a change that was on its way to one side has
-    arrived then, and even with many changes the same cell is hardly ever read in the middle of a change each time.
-    Only a cell that differs at every look, for longer than ``lasting_ms``, counts. topics, kv_namespaces: see
-    :func:`look_at`.
+    It soon reads differing cells again, at all sides at the same moment. A change reaches one side before the other, so
+    a look in the middle of a change finds a difference; but even a cell that changes often is hardly ever in the middle
+    of a change at every look. So a cell counts only if it differs at every look, for longer than ``lasting_ms``.
+    topics, kv_namespaces: see :func:`look_at`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Comparing:
         return self.report()
 
     async def look_again(self) -> Report:
-        """Compare the differing cells, and everything that can be read in the same time."""
+        """Read again the routes of differing topics, and all clusters, brokers, KV and configuration; compare them."""
         topics = topics_of(self._lasting.open_cells())
         if len(topics) > _MOST_TOPICS_AGAIN:
             return await self.look()
@@ -99,6 +99,6 @@ class Comparing:
         return min(_AGAIN_S, max(_LEAST_AGAIN_S, self._lasting_ms / 10_000))
 
 
-def is_told(report: Report) -> bool:
-    """Whether no difference is still too young to decide whether it counts."""
+def is_decided(report: Report) -> bool:
+    """Whether the result is known: every difference is old enough to count or not, or a side cannot be read."""
     return bool(report.unread) or not report.of(Sort.YOUNG)

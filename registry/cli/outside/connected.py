@@ -21,10 +21,10 @@ _PAIR: Final = re.compile(r"(\S+):(\d+)\s+(\S+):(\d+)\s*$")
 
 
 def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | None:
-    """Connections to a port of this machine that are no broker's, nor of this process; None: it is not of this machine.
+    """The clients that are connected to a name server on this machine; None: no process of this machine listens there.
 
-    A connection is a broker's if its process listens on the port of a broker's address, or if it comes from another
-    machine that has a broker. brokers: the addresses of all.
+    Brokers and this process do not count. A connection is a broker's if its process listens on the port of one of
+    ``brokers`` (all addresses of brokers), or if it comes from another machine that has a broker.
     """
     if not _is_here(host):
         return None
@@ -35,7 +35,7 @@ def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | 
     listening = {one.inode for one in sockets if one.state == LISTENS and one.port in ports}
     owners = owners_of({one.inode for one in sockets})
     of_brokers = {owner for inode in listening for owner in owners.get(inode, ())} | {os.getpid()}
-    # a port may serve several connections, to other places, so both ends count
+    # a process may use one port for connections to several places, so only both ends together name a connection
     far_ends = {(one.host, one.port, one.peer_host, one.peer_port): one for one in sockets}
     found = []
     for one in sockets:
@@ -49,7 +49,9 @@ def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | 
 
 
 def clients_in(file: Path, port: int, brokers: Collection[str]) -> list[str]:
-    """The same from what ``ss -Htn state established '( sport = :PORT )'`` printed on the name server's machine.
+    """The clients that are connected to a name server on another machine, without brokers.
+
+    file: what ``ss -Htn state established '( sport = :PORT )'`` printed on that machine.
 
     Raises:
         click.UsageError: the file cannot be read, is older than ten minutes, or has lines of another form.

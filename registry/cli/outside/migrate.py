@@ -1,4 +1,4 @@
-"""``migrate``: from Java NameServers to ours and back: the steps, their commands, how far each is, what may be done."""
+"""``migrate``: shows the steps from Java NameServers to ours or back, how far each is, and which may be done now."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..options import together
 from ..tls import tls_options
 from .connected import clients_here, clients_in
 from .sides import NameServerSide, look_at
-from .steps import commands, title
+from .steps import Lists, commands, title
 from .words import length_option, what_differs
 
 _UNREACHABLE: Final = 3
@@ -54,7 +54,7 @@ _common: Final = together(
                  help="Wait until STEP is done: ends with 0 then, with 1 after --within."),
     length_option("--within", "within_ms", "How long --until-done waits.", "10m"),
     click.option("--peers", multiple=True, metavar="HOST:PORT=FILE",
-                 help="What ss printed on the machine of that name server, see clients-leave; repeatable."),
+                 help="The output of ss on the machine of that name server, see step clients-leave; repeatable."),
     click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
                  help="Also compare this KV namespace: no request lists all. Repeatable."),
     click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True,
@@ -76,7 +76,7 @@ def migrate() -> None:
 @migrate.command()
 @_common
 def plan(**given: Any) -> None:
-    """Show every step with its commands, and how far each is."""
+    """Show every step with its commands, and how far each step is."""
     raise SystemExit(asyncio.run(_run(given, back=False, is_plan=True)))
 
 
@@ -90,7 +90,7 @@ def check(**given: Any) -> None:
 @migrate.command()
 @_common
 def back(**given: Any) -> None:
-    """Show the steps of the way back, from OURS to JAVA, with their commands, and how far each is."""
+    """Show the steps of the way back, from OURS to JAVA, with their commands, and how far each step is."""
     raise SystemExit(asyncio.run(_run(given, back=True, is_plan=True)))
 
 
@@ -223,7 +223,7 @@ def _words(one: Done) -> str:
     return state + (f": {one.why}" if one.why else "")
 
 
-def _lists(seen: MigrationSeen) -> tuple[list[str], list[str], list[str]]:
+def _lists(seen: MigrationSeen) -> Lists:
     return [one.address for one in seen.old], [one.address for one in seen.new], seen.clusters
 
 

@@ -1,4 +1,4 @@
-"""``shadow``: a Java NameServer answers; what its clients read is repeated at ours, and both are compared."""
+"""``shadow``: passes clients on to a Java NameServer, repeats their reads at ours, and compares the answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Now:
         return bool(self._repeats.of(Sort.COUNTED))
 
     def as_json(self) -> dict[str, Any]:
-        """Everything."""
+        """All counts, times and differences."""
         counts, standing = self._counts, self._repeats.standing()
         return {
             "at_ms": now_ms(), "connections": len(self._relay.open),
@@ -147,9 +147,9 @@ def shadow(
 ) -> None:  # fmt: skip
     """Pass connections through to a Java NameServer, and repeat what clients read there at ours.
 
-    Clients get Java's answers, unchanged; nothing that ours does, or does not, delays them. Only reads are repeated
-    (105, 106, 101, 219, 206, 224, 304, 311 to 313, 319, 901), in the background; writes go to Java alone. Connections
-    with TLS pass through, too, but what they read cannot be repeated. --tls is for the connection to ours.
+    Clients get Java's answers, unchanged, and never wait for ours. Only reads are repeated (105, 106, 101, 219, 206,
+    224, 304, 311 to 313, 319, 901), in the background; writes go to Java alone. Connections with TLS pass through, too,
+    but their reads cannot be repeated. --tls is for the connection to ours.
 
     Runs until Ctrl-C; ends with 1 when a difference counts then, else with 0.
     """

@@ -1,4 +1,4 @@
-"""The sides of a comparison: a name server, a Redis, an instant of the lake; each tells its content in normal form."""
+"""The sides of a comparison: a name server, a Redis, an instant of the lake; all give their content in one form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that 
 
 
 class ListedNames(NamedTuple):
-    """The names at a side. topics: None = it does not list them. kv_namespaces: the ones that it knows."""
+    """The names that a side lists. topics: None: it lists none. kv_namespaces: a name server lists none."""
 
     topics: Collection[str] | None
     kv_namespaces: Collection[str] = ()
@@ -79,7 +79,7 @@ class NameServerSide:
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
         """Read the content of the side (:class:`Side`)."""
         server = await self._connection.connected(now=True)
-        if server is not self._known:  # another server may have taken its place
+        if server is not self._known:  # a new connection: another server may be at this address now
             await self._find_out_what_it_is(server)
             self._known = server
         rows, clusters = await ask_clusters(server, timeout_s=self._timeout_s)
@@ -87,7 +87,7 @@ class NameServerSide:
         tables = await asyncio.gather(
             *(ask_kv_table(server, name, timeout_s=self._timeout_s) for name in kv_namespaces)
         )
-        # JSON can name half of a surrogate pair; no request can.
+        # A list of topics in JSON can hold half of a surrogate pair, which no request can carry.
         askable = [topic for topic in topics if topic.isascii() or "half" not in (fault_of_name(topic) or "")]
         routes = await ask_routes(server, askable, timeout_s=self._timeout_s)
         return _content(
@@ -105,7 +105,7 @@ class NameServerSide:
             return {}, {"config": f"319: {error}"}
 
     async def _find_out_what_it_is(self, server: PeerConnection) -> None:
-        """Only ours answer a route watch; a Java NameServer of 5.x answers code 3, one of 4.x nothing."""
+        """Ask for a route watch: only ours accept it, a Java NameServer of 5.x answers code 3, one of 4.x nothing."""
         known = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=self._timeout_s)
         self._version = known.version
         fields, body = WatchRequest(frozenset(), 0, None).encode()
@@ -125,7 +125,7 @@ class NameServerSide:
 
 
 class TablesSide:
-    """Tables: an instant of the past, which does not change any more."""
+    """Tables that do not change: those of an instant in the lake."""
 
     what = "lake"
 
@@ -152,7 +152,7 @@ class RedisSide(TablesSide):
         self._url, self._namespace, self._timeout_ms = url, namespace, timeout_ms
 
     async def list_names(self, topics: Collection[str] | None) -> ListedNames:
-        """See :class:`Side`: reads all tables."""
+        """Read all tables, for ``look`` too, and list their names (:class:`Side`)."""
         async with open_existing(self._url, self._namespace, timeout_ms=self._timeout_ms) as store:
             _, self._tables = await read_tables(store)
             self._compat = store.compat
@@ -161,7 +161,7 @@ class RedisSide(TablesSide):
 
 def content_of(tables: Tables, topics: Iterable[str], compat: str) -> Content:
     """What a front end with default settings answers from these tables."""
-    from ...server.requests.configuration import SHOWN_BY_JAVA  # for this kind of side alone: it imports the server
+    from ...server.requests.configuration import SHOWN_BY_JAVA  # only here, since it imports the server
 
     settings, shown = in_force(Settings(), tables.config, compat=compat), behaviour_of(compat).shown_settings
     config = {
@@ -199,8 +199,8 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
 
     Args:
         topics: only the routes of these; None: the routes of all topics at any side.
-        kv_namespaces: that name servers are asked for, besides those that other sides know, and the order
-            configuration; no request lists them.
+        kv_namespaces: to ask name servers for, beside the order configuration and the KV namespaces that other sides
+            list: no request lists a name server's own.
     """
     sides, errors = list(sides), dict[str, str]()
     listed: dict[str, ListedNames] = {}
@@ -234,7 +234,7 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
 
 
 def now_of(side: Side, looked: SidesSeen) -> SideNow:
-    """A side as it was at a look."""
+    """The row of a side in the report of a look."""
     content = looked.contents.get(side.name, Content())
     return SideNow(
         side.name, side.what, len(content.routes), len(content.brokers), looked.errors.get(side.name, ""),

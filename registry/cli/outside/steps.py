@@ -1,4 +1,4 @@
-"""The steps of a migration in words, and the commands of each, for the addresses that there are."""
+"""Says in words what each step of a migration does, and makes its command lines from the servers' addresses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def title(step: Step, *, back: bool) -> str:
 
 
 def commands(step: Step, lists: Lists, *, back: bool) -> list[str]:
-    """The command lines of a step; a line with # describes a part without one common command."""
+    """The command lines of a step; a line that begins with # says what to do where no command is the same for all."""
     old, new, clusters = lists
     names = clusters or ["CLUSTER"]
     match step:

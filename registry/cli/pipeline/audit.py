@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 _LONG = 1000  # an event may have 25 kB
-_COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"}  # others with the replay
+_COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"}  # everything else: with the replay
 
 
 @click.command()
@@ -30,11 +30,11 @@ _COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"} 
 def audit(
     as_json: bool, config_file: Path | None, lake: str, spark: SparkStart, since_last: bool, **flags: Any
 ) -> None:
-    """Replay all changes, and compare with the tables in Redis as of the same change.
+    """Replay all changes, and compare the result with the tables in Redis as of the same change.
 
-    The lake's tables (silver) are compared with the replay, too; its entries (bronze) with what the streams still have,
-    and its figures (gold) with figures that are worked out again. Exit code 1: there is a difference, or a change is
-    missing.
+    The lake's tables (silver) are compared with the replay, too; its entries (bronze) with the entries that the streams
+    still have; its figures (gold) with figures that are calculated again. Ends with 1 when there is a difference, or a
+    change is missing.
     """
     settings = find_target(flags, config_file)
     from mqregistry.pipeline.lake.lake import Lake

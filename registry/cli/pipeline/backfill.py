@@ -19,7 +19,7 @@ from .session import SparkStart, conf_option, namespace_options, spark_options
 def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) -> None:
     """Write silver and gold again, from bronze; needs no Redis.
 
-    Until it is done the old tables are read. While 'pipeline run' writes to the lake it is refused.
+    Until it is done, readers get the old tables. While 'pipeline run' writes to the lake, this command is refused.
     """
     from mqregistry.pipeline import backfill as work
     from mqregistry.pipeline.gold.refresh import refresh

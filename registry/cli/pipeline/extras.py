@@ -1,4 +1,4 @@
-"""Says how to install what a command of the pipeline needs, when it is not installed."""
+"""Turns a failed import of a package that a command of the pipeline needs into the advice which extra to install."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def extra(extra_name: str) -> Iterator[None]:
 
 
 def spark_extra() -> contextlib.AbstractContextManager[None]:
-    """:func:`extra` for the packages that most commands of the pipeline need."""
+    """:func:`extra` for the extra ``spark``, which most commands of the pipeline need."""
     return extra("spark")

@@ -14,8 +14,8 @@ from .extras import spark_extra
 def jars(folder: Path | None) -> None:
     """Fetch the two jars with which Spark writes Delta tables, into FOLDER or where 'pipeline run' looks by itself.
 
-    By Maven where it is installed, else from Maven Central over HTTPS. 'mqregistry pipeline run --jars FOLDER' uses
-    them, also on another machine.
+    Maven fetches them where it is installed; else they come from Maven Central over HTTPS. Copy FOLDER to a machine
+    without internet: 'mqregistry pipeline run --jars FOLDER' uses it there.
     """
     with spark_extra():
         from mqregistry.pipeline.spark.jars import CENTRAL, DELTA, fetch, own_folder

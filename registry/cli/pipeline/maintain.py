@@ -13,10 +13,10 @@ from .session import SparkStart, conf_option, spark_options
 @conf_option
 @lake_option
 def maintain(lake: str, spark: SparkStart) -> None:
-    """Merge small files (OPTIMIZE), and remove files that have not counted for seven days (VACUUM).
+    """Merge small files (OPTIMIZE), and remove files that no table has used for seven days (VACUUM).
 
-    'pipeline run' does this by itself, every hour and every day, and this is refused while it runs; for 'pipeline run
-    --once' from cron run it once a day.
+    'pipeline run', also with --once, does this by itself for tables with many files. While it runs, this command is
+    refused.
     """
     from mqregistry.pipeline.lake.lake import Lake
     from mqregistry.pipeline.maintain import maintain as work

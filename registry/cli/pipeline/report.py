@@ -15,7 +15,7 @@ from .session import namespace_options
 @click.command()
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False, writable=True), default=Path("report.html"),
-    show_default=True, metavar="FILE", help="The page.",
+    show_default=True, metavar="FILE", help="Write the page to this file.",
 )  # fmt: skip
 @instant_option(
     "--from", "from_ms",
@@ -28,8 +28,8 @@ from .session import namespace_options
 def report(out: Path, from_ms: int | None, to_ms: int | None, lake: str, namespace: str) -> None:
     """Write what happened as one self-contained HTML page, from the pipeline's tables. It needs no Spark.
 
-    Availability of every broker, registrations and removals, heartbeats, uneven queues, topics that are missing or
-    unused; the most important numbers come first.
+    The page shows the most important numbers first, then the availability of every broker, registrations and removals,
+    heartbeats, uneven queues, and topics that are missing or unused.
     """
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise click.UsageError("--from must be before --to")

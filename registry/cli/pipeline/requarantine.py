@@ -14,10 +14,10 @@ from .session import SparkStart, conf_option, namespace_options, spark_options
 @lake_option
 @namespace_options
 def requarantine(namespace: str, lake: str, spark: SparkStart) -> None:
-    """Read the entries that could not be read again, after an upgrade to a release that knows them.
+    """Read entries in quarantine once more, after an upgrade to a release that understands them.
 
-    The next 'pipeline run' goes on with what can be read now; where it went on behind a gap already, 'pipeline
-    backfill' closes the gap. It needs no Redis.
+    An entry is in quarantine if it could not be read. The next 'pipeline run' continues with the entries that can be
+    read now. If a run already continued after the gap that they left, 'pipeline backfill' closes it. It needs no Redis.
     """
     from mqregistry.pipeline.bronze.again import requarantine as work
     from mqregistry.pipeline.lake.lake import Lake

@@ -29,7 +29,7 @@ from .session import SparkStart, conf_option, spark_options
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two batches of a stream.",
+    help="Time between two batches of a stream.",
 )
 @spark_options
 @conf_option
@@ -39,16 +39,16 @@ from .session import SparkStart, conf_option, spark_options
     default=250_000,
     show_default=True,
     metavar="N",
-    help="Entries of one batch.",
+    help="The most entries of one batch.",
 )
 @click.option(
     "--reader",
     default="pipeline",
     show_default=True,
     metavar="NAME",
-    help="Name under which Redis keeps entries for this lake until they are in it; another lake needs another name.",
+    help="Name of this lake as a reader: Redis keeps entries until the reader has them. Each lake needs another name.",
 )
-@click.option("--accept-gap", is_flag=True, help="Go on from a new snapshot where entries were lost.")
+@click.option("--accept-gap", is_flag=True, help="If entries were lost, continue with a new snapshot of the tables.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
@@ -57,17 +57,17 @@ from .session import SparkStart, conf_option, spark_options
     help="Port of /metrics, /healthz and /readyz of this pipeline; 0 = off.",
 )
 @lake_option
-@also_option("One that fails does not stop the others.")
+@also_option("A namespace that fails does not stop the others.")
 @setting_options("redis", "namespace", "bind_address")
 @config_file_option
 def run(
     once: bool, interval_s: float, spark: SparkStart, max_entries: int, reader: str, accept_gap: bool,
     metrics_port: int, lake: str, others: tuple[str, ...], config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
-    """Read the registry's streams into the tables, until it is stopped: one application of Spark.
+    """Read the registry's streams into the tables, as one application of Spark, until it is stopped.
 
     It may be stopped or killed at any moment: the next run continues where this one stopped. With --metrics-port,
-    /metrics says how far behind it is.
+    /metrics says how far behind the tables are.
     """
     queue_output()
     queue_children_output()  # of Spark's Java

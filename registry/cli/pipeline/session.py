@@ -27,12 +27,12 @@ class SparkStart(NamedTuple):
     conf: dict[str, str]
 
     def for_small_batches(self) -> SparkStart:
-        """Makes Spark interpret its plans; for the data of one minute, compiling costs more than it saves."""
+        """Let Spark interpret its plans: for the data of one minute, compiling costs more time than it saves."""
         return self._replace(conf={**_INTERPRETED, **self.conf})
 
     @contextlib.contextmanager
     def session(self, *, err: bool = False) -> Iterator[Any]:
-        """A session, until the ``with`` ends. err: its messages about jars that it fetches go to stderr."""
+        """A session of Spark while in the context. err: say on stderr, not on stdout, which jars it fetches."""
         from mqregistry.pipeline.spark.session import ending, open_session
 
         spark = open_session(
@@ -44,7 +44,7 @@ class SparkStart(NamedTuple):
 
 
 def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[click.Context, click.Parameter, str], str]:
-    """The callback of an option whose value Spark would refuse seconds later, with a stack trace."""
+    """The callback that checks an option's value at once: Spark would refuse it seconds later, with a stack trace."""
 
     def check(ctx: click.Context, param: click.Parameter, text: str) -> str:
         if not pattern.fullmatch(text):

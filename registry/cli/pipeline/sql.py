@@ -33,7 +33,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV instead of a table.")
 @click.option(
-    "--time-zone", metavar="ZONE", help="Where days begin and moments are shown: Europe/Berlin, UTC.  [default: here]"
+    "--time-zone", metavar="ZONE", help="Time zone of days and times: Europe/Berlin, UTC.  [default: this machine's]"
 )
 @lake_option
 @namespace_options
@@ -75,7 +75,7 @@ def _rows(rows: Any) -> list[tuple[Any, ...]]:
 
 
 def _whole(value: Any) -> Any:
-    """A sum of whole numbers is a decimal to DuckDB."""
+    """Return a whole decimal as an int: a sum of whole numbers is a decimal in DuckDB."""
     return int(value) if isinstance(value, Decimal) and value == value.to_integral_value() else value
 
 
@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value for a program that reads one cell."""
+    """A value as the text of one CSV cell: times in ISO 8601, lists and booleans as JSON."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, bool | Sequence | dict) and not isinstance(value, str):

@@ -31,7 +31,7 @@ def _lost(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, l
 @click.command("what-if")
 @click.option(
     "--lose", required=True, metavar="KIND=NAME[,NAME]", callback=_lost,
-    help="What is lost, all of it together: zone=b, cluster=c1, host=10.0.0.5, broker=broker-a,broker-b.",
+    help="What is lost at the same time: zone=b, cluster=c1, host=10.0.0.5, broker=broker-a,broker-b.",
 )  # fmt: skip
 @instant_option("--at", "at_ms", "At one instant: 14:03, -2h, 2026-11-21T14:03.")
 @instant_option("--from", "from_ms", "At any instant from this one on.  [default: the last 30 days that are known]")
@@ -46,8 +46,8 @@ def what_if(
 ) -> None:  # fmt: skip
     """Tell which topics would have lost their last writable queue, their last master or their route.
 
-    For every instant of the time at which anything changed, from the pipeline's tables; and how many of the lookups
-    that were really made would have had no route. It needs no Redis.
+    It looks at every instant of the time at which something changed, in the pipeline's tables, and also tells how many
+    of the lookups that clients made would have had no route. It needs no Redis.
 
     \b
     mqregistry pipeline what-if --lose zone=b --from -30d
@@ -75,7 +75,7 @@ def what_if(
 
 
 def answer_text(answer: Answer, what: str, *, is_instant: bool) -> str:
-    """Returns the answer as lines for a terminal."""
+    """Return the answer as lines for a terminal."""
     from mqregistry.pipeline.past.travel import show_ms
 
     lost, topics = answer.lost, answer.topics

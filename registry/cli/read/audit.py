@@ -61,9 +61,9 @@ async def audit(
 ) -> None:  # fmt: skip
     """Show who changed what, the newest last: which user or address, how that is known, through which front end.
 
-    The stream of changes is read, which keeps a week unless it is set otherwise ('mqregistry streams'). For what was
-    before that see 'mqregistry route TOPIC --at TIME'.
-    """  # fmt: skip
+    It reads the stream of changes, which keeps a week unless it is set otherwise ('mqregistry streams'). For earlier
+    times see 'mqregistry route TOPIC --at TIME'.
+    """
     if since_ms is not None and until_ms is not None and until_ms < since_ms:
         raise click.UsageError(f"--until {output.moment(until_ms)} is before --since {output.moment(since_ms)}")
     if as_csv and (as_json or denied):
@@ -95,11 +95,8 @@ async def audit(
     await _say_what_is_not_shown(store, since_ms, len(found), more=more)
 
 
-# which changes
-
-
 async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: int) -> tuple[list[Change], bool]:
-    """The last matching changes, the newest last, and whether there are earlier ones; changes: newest first."""
+    """The last ``number`` wanted ones of ``changes`` (newest first), the newest last; and whether there are earlier."""
     found: list[Change] = []
     async for change in changes:
         if all(one(change) for one in wanted):
@@ -110,7 +107,7 @@ async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: in
 
 
 async def _say_what_is_not_shown(store: Store, since_ms: int | None, shown: int, *, more: bool) -> None:
-    """On stderr: whether earlier ones were left out, or are not in the stream any more."""
+    """Say on stderr whether earlier changes were left out, or are no longer in the stream."""
     if more:
         click.echo(f"these are the last {shown}; -n says how many are shown, -n 0 shows all", err=True)
         return
@@ -124,10 +121,7 @@ async def _say_what_is_not_shown(store: Store, since_ms: int | None, shown: int,
             err=True,
         )
     elif not shown:
-        click.echo("nothing that was changed is of these", err=True)
-
-
-# one topic
+        click.echo("no change in the stream matches", err=True)
 
 
 async def _show_topic(
@@ -155,7 +149,7 @@ async def _show_topic(
 
 
 def route_lines(when: str, route: Route) -> list[str]:
-    """A route under a change of it: one line for each brokerName."""
+    """A route before or after a change, to print below the change: one line for each brokerName."""
     if not route:
         return [f"    {when:<6}  no route"]
     width = max(map(len, route))
@@ -175,9 +169,6 @@ def _place(place: Place) -> str:
 
 def _json(route: Route) -> dict[str, Any]:
     return {name: place._asdict() for name, place in route.items()}
-
-
-# what was refused
 
 
 async def _show_refusals(

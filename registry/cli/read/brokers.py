@@ -20,10 +20,10 @@ from ..time_options import at_option
 @lake_option
 @target_options
 def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any) -> None:
-    """Show each broker: when it was last heard, how long it has left, to which front ends it is connected from where.
+    """Show each broker: when it was last heard, when it expires, to which front ends it is connected and from where.
 
-    With --at: as it was then, who registered it so, and over how many front ends. A broker of which the lake has no
-    heartbeat counts as last heard when it registered.
+    With --at: each broker as it was then, who registered it, and at how many front ends. If the lake has no heartbeat
+    of a broker, the broker counts as last heard when it registered.
     """
     if at_ms is not None:
         from .lake_tables import read_brokers_at

@@ -30,7 +30,7 @@ from .watch import BLOCK_MS, RedisAway, line
 
 
 class _SeenRoute(NamedTuple):
-    """A route at one moment; later changes do not alter it."""
+    """A route at one moment, copied: later changes of the tables do not alter it."""
 
     places: dict[str, Place]
     encoded: bytes
@@ -49,9 +49,9 @@ class _Followed:
         self._tables = Tables()
 
     async def read(self, store: Store) -> Follow:
-        """Begin with the present route in Redis; returns the reader of the changes after it."""
+        """Read the present route from Redis; returns the reader of the changes after it."""
         head = await read_head(store)
-        # changes during this read are applied again: events hold new values, so that is harmless
+        # changes during this read are applied a second time, which is harmless: events hold the new values
         self._tables = tables = await read_topic_tables(store, self._topic)
         _, rows = await read_clusters(store)
         tables.brokers.update(rows)
@@ -101,7 +101,7 @@ async def follow_route(settings: Settings, topic: str, as_json: bool, stop: asyn
     """Show the route, and each change of it, until ``stop`` is set.
 
     Raises:
-        NoNamespace, StoreUnavailable: at the start. Later it waits for a Redis that is away.
+        NoNamespace, StoreUnavailable: only at the start. Later, while Redis is away, it waits.
     """
     async with open_target(settings) as store:
         compat = store.compat

@@ -19,7 +19,7 @@ _NUMBERS: Final = ("PID", "UP", "TOLD", "SEQ", "BEHIND", "CONNECTIONS", "BROKERS
 async def front_ends(store: Store, as_json: bool) -> None:
     """Show each front end: where it is reached, whether it is ready, how far behind; and each sweeper.
 
-    One that ended without a word (killed, cut off from Redis) is shown as gone for an hour.
+    A process that was killed or cut off from Redis is shown as gone for an hour.
     """
     fleet = await read_fleet(store)
     if as_json:
@@ -60,7 +60,7 @@ def _ago(fleet: Fleet, ms: int) -> str:
 
 
 def _workers(one: FrontEnd) -> str:
-    """How many of its workers serve, of how many; and the state of their tables if it is not fresh."""
+    """How many workers serve, how many there should be, and the states of their tables other than fresh."""
     serving = [worker.facts for worker in one.workers if worker.facts.ready and not worker.gone]
     views = sorted({facts.view for facts in serving} - {"fresh", ""})
     return f"{len(serving)}/{one.workers_expected}" + (f" {', '.join(views)}" if views else "")

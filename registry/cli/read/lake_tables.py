@@ -1,4 +1,4 @@
-"""``--at`` of route, brokers and tables, and the console's older past: read from the lake, without Redis and Spark."""
+"""Reads the past from the lake, without Redis and Spark: for ``--at`` of route, brokers and tables, and the console."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _Answer = TypeVar("_Answer")
 def read_route_at(
     topic: str, at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None
 ) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
-    """One topic's route as it was at ``at_ms``, and since when it was so at each brokerName.
+    """One topic's route as it was at ``at_ms``, and for each brokerName, who set it and when.
 
     Raises:
         click.ClickException: there was no such topic; the message says who ended it.
-        LakeError: the lake does not know that instant; so do the other functions here.
+        LakeError: the lake does not know that instant; the other functions here raise it, too.
     """
 
     def question(past: EpochPast) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
@@ -75,7 +75,7 @@ class LakePast:
         self._namespace = namespace
 
     def since_ms(self) -> int | None:
-        """The first instant that it knows; None: it knows nothing, or cannot be read."""
+        """The first instant that the lake knows; None: it knows nothing, or cannot be read."""
         from mqregistry.pipeline.past.travel import all_pasts
 
         try:
@@ -84,7 +84,7 @@ class LakePast:
             return None
 
     def at(self, at_ms: int) -> Then:
-        """The tables of an instant, and since when each brokerName's row was so."""
+        """The tables of an instant, and for each brokerName, when and by whom its row was set."""
         from mqregistry.pipeline.past.travel import ask
 
         from ...console.past import Then
@@ -99,13 +99,13 @@ class LakePast:
         return ask(self._lake, self._namespace, at_ms, question)
 
     def report(self) -> tuple[str, int]:
-        """The report of the last day that was seen, and up to when that was (ms).
+        """The report of the last 24 hours that the lake knows, and the end of these (ms).
 
-        It is made in a process of its own: drawing the charts holds Python's lock for seconds, in which this
-        process would answer no request, and it needs more memory than the console has.
+        A process of its own makes it: drawing the charts holds Python's lock for seconds, in which this process could
+        answer no request, and takes more memory than the console has.
 
         Raises:
-            LakeError: there are no figures. StartError: the packages for the report are not installed, or it failed.
+            StartError: there are no figures, the packages for the report are not installed, or it failed.
         """
         command = [sys.executable, "-P", "-c", f"import {__name__} as here; here.print_report()"]
         try:
@@ -122,8 +122,9 @@ class LakePast:
 
 
 def print_report() -> None:
-    """Print up to when the report of a lake and a namespace (the arguments of this process) knows what happened, and
-    then the report; or on stderr why there is none.
+    """Print the end of the time that a report covers (ms), and on the next lines the report; or on stderr why not.
+
+    The lake and the namespace are the arguments of this process.
     """
     root, namespace = sys.argv[1:]
     try:

@@ -32,10 +32,10 @@ _TLS_FILES: Final = (("ssl_ca_certs", "--cacert"), ("ssl_certfile", "--cert"), (
 @setting_options("redis")
 @config_file_option
 def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any) -> None:
-    """Run redis-cli on the Redis that holds the tables: that of the 'up' that runs here, or of --redis.
+    """Run redis-cli on the Redis that holds the tables: the one of the 'up' that runs here, or of --redis.
 
-    ARGUMENTS go to redis-cli as they are, without any it asks for commands. Where redis-cli is not installed, one
-    command is sent without it (or --scan, with --pattern and --count, or --eval), and its reply is shown as redis-cli
+    ARGUMENTS go to redis-cli as they are; without ARGUMENTS it asks for commands. Where redis-cli is not installed,
+    this sends one command itself (or --scan, with --pattern and --count, or --eval), and shows the reply as redis-cli
     would.
 
     \b
@@ -71,7 +71,7 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
 
 
 class _Words(NamedTuple):
-    """A call of redis-cli, for a machine without redis-cli. command: with its arguments; () with scans."""
+    """What the arguments ask for, on a machine without redis-cli. command: one with its arguments, or () for --scan."""
 
     command: tuple[str, ...]
     is_raw: bool
@@ -109,7 +109,7 @@ def _without_redis_cli(arguments: tuple[str, ...]) -> _Words:
 
 
 def _script(file: str, *words: str) -> tuple[str, ...]:
-    """``EVAL`` with the script in a file: keys, then a comma, then arguments."""
+    """The ``EVAL`` command for ``--eval``: the file of a script, keys, a comma, arguments."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -143,7 +143,7 @@ def connection_options(address: RedisAddress, timeout_ms: int) -> tuple[list[str
     """What redis-cli needs to reach this Redis.
 
     Args:
-        timeout_ms: of the question to the Sentinels, which name the master.
+        timeout_ms: for asking the Sentinels which Redis is the master.
 
     Returns:
         options of redis-cli, and the password, which belongs into its environment: other users of the machine see
@@ -180,7 +180,7 @@ def connection_options(address: RedisAddress, timeout_ms: int) -> tuple[list[str
 
 
 def reply_lines(reply: Any) -> Iterator[str]:
-    """A reply as redis-cli shows it on a terminal: texts quoted, so that no byte of a key or value acts on it."""
+    """A reply as redis-cli shows it on a terminal: texts are quoted, so that no byte of them controls the terminal."""
     if isinstance(reply, list | tuple):
         if not reply:
             yield "(empty array)"
@@ -200,7 +200,7 @@ def reply_lines(reply: Any) -> Iterator[str]:
 
 
 def quoted(text: bytes) -> str:
-    """A text as redis-cli shows it: between quotes, and of other bytes than ASCII the numbers."""
+    """A text as redis-cli shows it: between quotes, with the numbers of bytes that are not printable ASCII."""
     return (
         '"' + "".join(_QUOTED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in text) + '"'
     )

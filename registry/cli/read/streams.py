@@ -34,7 +34,7 @@ async def streams(store: Store, settings: Settings, forget: str | None, as_json:
 
 
 def streams_text(survey: Survey, settings: Settings) -> str:
-    """A table of the streams: length, age, limits; one line for each."""
+    """A table of the streams: one line for each, with its length, age and limits."""
     limits = limits_of(settings)
 
     def line(stream: str, state: StreamState) -> tuple[object, ...]:

@@ -41,10 +41,10 @@ def tables(
     names: tuple[str, ...], namesrv: str | None, tls: ssl.SSLContext | None, as_json: bool, config_file: Path | None,
     at_ms: int | None, lake: str, **flags: Any,
 ) -> None:  # fmt: skip
-    """Show the tables as a Java NameServer holds them, under its names; all five, or those that are named.
+    """Show the tables as a Java NameServer holds them, under Java's names: all five, or each named TABLE.
 
-    The tables in Redis are read, unless --namesrv names a name server. That tells nothing of brokerLiveTable, and of
-    filterServerTable only what the routes of topics have.
+    The tables in Redis are read, unless --namesrv names a name server. A name server does not tell its brokerLiveTable,
+    and tells of its filterServerTable only what is in the routes of topics.
     """
     check_source(namesrv, at_ms, tls, flags)
     if at_ms is not None:

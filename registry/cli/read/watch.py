@@ -32,7 +32,7 @@ class RedisAway:
         self.now = False
 
     async def wait(self, error: RegistryError) -> None:
-        """Note that Redis did not answer; returns when it may be asked again."""
+        """Say that Redis did not answer, unless this was said already; returns when it may be asked again."""
         if not self.now:
             click.echo(f"mqregistry: {error}; waiting for it", err=True)
         self.now = True
@@ -60,7 +60,8 @@ def watch(
 async def until_interrupted(watch_until: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     """Run something that shows changes until Ctrl-C.
 
-    A cancellation alone is not enough: one in the wrong moment is lost among the timeouts of the Redis client.
+    A cancellation alone is not enough: the Redis client can swallow it while one of its timeouts ends. So ``stop`` is
+    set, too.
     """
     stop = asyncio.Event()
     watching = asyncio.ensure_future(watch_until(stop))
@@ -82,7 +83,7 @@ async def _watch(
 ) -> None:  # fmt: skip
     async with open_target(settings) as store:
         head = await read_head(store)
-    # a blocking read takes longer than other answers may
+    # a blocking read may last BLOCK_MS longer than other commands
     settings = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + BLOCK_MS)
     async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
         follow = Follow(store, head.epoch) if from_start else Follow.behind(store, head)

@@ -17,9 +17,9 @@ from ..target import target_command
 async def why(store: Store, settings: Settings, topic: str, as_json: bool) -> None:
     """Say why TOPIC has a route, or why clients get 'No route info of this topic'.
 
-    If it has none: since when, which change ended it, who made that change, where the topic was until then, names that
-    are nearly the same, how often clients asked for it in vain within the last day, and addresses of some of them.
-    Ends with 1 then.
+    If it has none, this says since when, which change ended the route, who made that change, where the topic was until
+    then, which names are nearly the same, how often clients asked for it in vain within the last day, and the addresses
+    of some of these clients. The command then ends with 1.
 
     \b
     Example: mqregistry why orders

@@ -1,1 +1,1 @@
-"""Commands that run something: up, serve, sweep, demo."""
+"""Commands that run something: name servers, sweepers, the console, test brokers, simulations, probes."""

@@ -58,36 +58,38 @@ from .state_files import name_servers_or
 @click.option("-n", "--namesrv", metavar="ADDRESSES", help=f"'host:port;host:port'. [env: {NAMESRV_ADDR}; else the "
               "'mqregistry up' that runs here]")  # fmt: skip
 @click.option("--redis", metavar="URL", help="Write to this Redis itself instead, without a name server.")
-@click.option("--namespace", default="default", show_default=True, help="Of the registry; only with --redis.")
+@click.option("--namespace", default="default", show_default=True, help="The registry's namespace; only with --redis.")
 @click.option("--compat", type=click.Choice(["5.x", "4.8"]), default="5.x", show_default=True,
-              help="Of the registry; only with --redis.")  # fmt: skip
+              help="The compat mode of the registry; only with --redis.")  # fmt: skip
 @click.option("--release", type=click.Choice(list(RELEASES)), default="5.5.0", show_default=True,
               help="The RocketMQ version that its requests carry.")  # fmt: skip
 @click.option("--perm", "broker_permission", type=click.IntRange(0, 7), default=6, show_default=True,
-              help="4 is a broker that takes no messages.")  # fmt: skip
+              help="brokerPermission; with 4 the broker takes no messages.")  # fmt: skip
 @click.option("--zone", "zone_name", metavar="NAME", help="zoneName.")
 @click.option("--period", type=click.FloatRange(min=0.01), metavar="SECONDS",
-              help="Between registrations.  [default: 30, first after 10]")  # fmt: skip
+              help="Time between registrations.  [default: 30, first after 10]")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0.01), default=6.0, show_default=True, metavar="SECONDS",
-              help="Of one registration.")  # fmt: skip
-@click.option("--need-register", is_flag=True, help="Ask first whether the table is known (QUERY_DATA_VERSION, 322).")
-@click.option("--oneway", is_flag=True, help="One-way registrations, which are not answered.")
-@click.option("--compressed", is_flag=True, help="Bodies as zlib.")
-@click.option("--binary", is_flag=True, help="Binary request headers.")
-@click.option("--acting-master", is_flag=True, help="Heartbeats every second (904); removed after 10 s of silence.")
-@click.option("--split", type=click.IntRange(min=1), metavar="N", help="At most N topics a registration.")
+              help="The longest time that one registration may take.")  # fmt: skip
+@click.option("--need-register", is_flag=True,
+              help="Ask before each registration whether it is needed (QUERY_DATA_VERSION, 322).")  # fmt: skip
+@click.option("--oneway", is_flag=True, help="Send one-way registrations, which are not answered.")
+@click.option("--compressed", is_flag=True, help="Send bodies compressed by zlib.")
+@click.option("--binary", is_flag=True, help="Send binary request headers.")
+@click.option("--acting-master", is_flag=True,
+              help="Send a heartbeat (904) every second; after 10 s without one the broker is removed.")  # fmt: skip
+@click.option("--split", type=click.IntRange(min=1), metavar="N", help="Send at most N topics in one registration.")
 @tls_options
 @click.option(
     "--stay/--leave",
     default=False,
     help="At the end: only close the connection, or unregister (UNREGISTER_BROKER, 104).  [default: leave]",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print each result as a JSON object on one line.")
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Print every registration, not only other results.",
+    help="Print the result of every registration, not only a result that differs from the one before.",
 )
 def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) -> None:
     """Register a broker until Ctrl-C, and print what each name server answers.
@@ -101,10 +103,11 @@ def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) 
         config = _config(options)
         topics = TopicTable.with_system_topics(config, given) if options["system_topics"] else TopicTable(given)
         drill = _Drill(config, topics, len({topic.topic_name for topic in given}), options)
-    except (ConfigError, ValueError) as error:  # ValueError: of a topic
+    except (ConfigError, ValueError) as error:  # ValueError: a topic is wrong
         raise click.UsageError(str(error)) from error
-    queue_output()  # it must send heartbeats, even if nobody reads its output
-    logging.getLogger("mqregistry.client").addHandler(logging.NullHandler())  # this command prints what is logged there
+    queue_output()  # the broker must send heartbeats, even if nobody reads the output
+    # _Drill prints what the client would log
+    logging.getLogger("mqregistry.client").addHandler(logging.NullHandler())
     asyncio.run(drill.run())
     if not drill.was_registered:
         raise RegistryError("no name server accepted the registration")

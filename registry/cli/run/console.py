@@ -32,7 +32,7 @@ logger = logging.getLogger("mqregistry.console")
 
 PORT: Final = 9880
 _LOOK_EVERY_S: Final = 1.0
-# A front end on the same core goes first. At the lowest priority a busy machine would show no page at all.
+# The console gives way to a front end on the same core. At the lowest priority (19) a busy machine would show no page.
 _NICE: Final = 10
 
 
@@ -55,12 +55,12 @@ _NICE: Final = 10
 )  # fmt: skip
 @click.option(
     "--tls-key", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Its key, without a password, as PEM.",
+    help="The key of --tls-cert, without a password, as PEM.",
 )  # fmt: skip
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL",
-    help="Under which address browsers open it, if not under 127.0.0.1 or localhost: https://console.example. May be "
-    "given several times.",
+    help="The address at which browsers open the console, if it is not 127.0.0.1 or localhost: "
+    "https://console.example. May be given several times.",
 )  # fmt: skip
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS",
@@ -70,7 +70,7 @@ _NICE: Final = 10
 @click.option("--root-path", default="", metavar="PATH", help="The path below which a proxy shows the console.")
 @click.option(
     "--checkpoints", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-    help="Folder for what time travel begins with.  [default: console in the data folder]",
+    help="Folder for checkpoints, the states from which time travel begins.  [default: console in the data folder]",
 )  # fmt: skip
 @click.option(
     "--lake", metavar="DIR", envvar="MQREGISTRY_LAKE",
@@ -79,7 +79,7 @@ _NICE: Final = 10
 )  # fmt: skip
 @click.option(
     "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="A page of 'mqregistry pipeline report' to show; with --lake it is made when somebody looks.",
+    help="A page of 'mqregistry pipeline report' to show. With --lake, the console makes it when somebody opens it.",
 )  # fmt: skip
 @click.option(
     "--wait", is_flag=True,
@@ -97,8 +97,8 @@ def console(
 ) -> None:  # fmt: skip
     """Show the tables in a browser: what is, what was, and who changed it.
 
-    It reads Redis with the login of the operators' commands, and is no part of a front end. Without --login nobody is
-    asked who he is, and it listens on this machine alone.
+    It reads Redis with the login of the operators' commands, and is no part of a front end. Without --login it asks for
+    no user, and only browsers on this machine reach it.
     """
     if parent is not None:
         end_with_parent(parent)
@@ -111,15 +111,15 @@ def console(
     settings = find_target(flags, config_file)
     configure_logging(settings)
     try:
-        from ...console import app  # noqa: F401 - what it needs is an extra
+        from ...console import app  # noqa: F401 - it needs the extra "console"
     except ImportError as error:
         raise StartError(f"{error.name} is not installed: pip install 'mqregistry[console]'") from error
     folder = checkpoints or default_data_dir(os.environ) / "console"
     namespaces = list(dict.fromkeys([settings.namespace, *others]))
     if report is not None and len(namespaces) > 1:
         raise click.UsageError("--report FILE is the page of one namespace: with --also, name the --lake")
-    arguments: dict[str, Any] = {"host": host, "port": port, "may_act": actions, "root_path": root_path, "reach": reach}
-    arguments["report_file"] = report
+    arguments: dict[str, Any] = {"host": host, "port": port, "may_act": actions, "root_path": root_path, "reach": reach,
+                                 "report_file": report}  # fmt: skip
     if lake is not None:
         from ..read.lake_tables import LakePast
 

@@ -37,7 +37,7 @@ _PACE: Final = Pace(first_s=10.0, period_s=10.0)
 _SEEN_WITHIN_S: Final = 10.0
 
 
-# The worked example of the specification.
+# Two broker names, each with a master and a slave.
 BROKERS: Final = [
     BrokerConfig(
         broker_name=f"broker-{letter}", broker_id=broker_id, cluster_name=CLUSTER, broker_addr=f"{host}:10000",
@@ -73,7 +73,8 @@ def demo(once: bool, no_console: bool) -> None:
             raise StartError(str(error)) from error
         write_private_files()
         configure_logging(settings)
-        logging.getLogger("mqregistry.client").setLevel(logging.ERROR)  # its brokers see the name server go
+        # otherwise the brokers of the demo log that their name server was killed
+        logging.getLogger("mqregistry.client").setLevel(logging.ERROR)
         shows = not (once or no_console)
         run_up(
             settings, kind="demo", beside=[lambda effective: _show(effective, once, has_console=shows)], quiet=True
@@ -116,9 +117,9 @@ async def _show(settings: Settings, once: bool, *, has_console: bool) -> None:
 
 @contextlib.asynccontextmanager
 async def _registered(settings: Settings, broker: BrokerConfig) -> AsyncIterator[None]:
-    """A broker that lives meanwhile, and then goes as one that crashes: its connection closes.
+    """A broker that is registered while in the context; then its connection closes, as when a broker crashes.
 
-    It registers without topics first: a first registration with exactly one is refused.
+    It registers without topics first: a first registration with exactly one topic is refused.
     """
     async with BrokerRegistrar(
         broker, (), f"{settings.bind_address}:{settings.listen_port}", pace=_PACE, unregister=False
@@ -178,7 +179,7 @@ Ctrl-C ends it, and everything that belongs to it is gone."""
 async def _go_on(
     settings: Settings, store: Store, come_back: Callable[[], Awaitable[None]], *, has_console: bool
 ) -> None:
-    """A client, a minute of incidents, the console and the key, until cancelled."""
+    """Run a client, a minute of incidents and the console, and wait for the key, until cancelled."""
     client = LookingUp(settings, TOPIC)
     tasks = list[asyncio.Task[None]]()
 

@@ -38,7 +38,7 @@ class LookingUp:
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self.answers = self.without = 0  # how many it got, and how many of these without a route
-        self.longest_s = 0.0  # the longest wait for one
+        self.longest_s = 0.0  # the longest wait for an answer
         self._topic = topic
         address = NameServerAddress(settings.bind_address, settings.listen_port, "")
         self._server = ReconnectingConnection(address)
@@ -105,7 +105,7 @@ async def play_minute(
 
 @contextlib.contextmanager
 def on_key(key: str, act: Callable[[], None]) -> Iterator[bool]:
-    """Do something when this key is pressed; False: there is no terminal."""
+    """Call ``act`` when this key is pressed; yields False if there is no terminal, and then does nothing."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield False
         return
@@ -116,7 +116,7 @@ def on_key(key: str, act: Callable[[], None]) -> Iterator[bool]:
         if key in os.read(terminal, 64).decode(errors="replace").lower():
             act()
 
-    tty.setcbreak(terminal)  # Ctrl-C stays what it is
+    tty.setcbreak(terminal)  # Ctrl-C still interrupts
     loop.add_reader(terminal, read)
     try:
         yield True

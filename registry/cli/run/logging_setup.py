@@ -1,4 +1,4 @@
-"""Logging, set up once by the command that runs: one stream, each line with the part that it comes from."""
+"""Sets up logging for a command that runs: to stderr or a file, each line with the part that wrote it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _entry(record: logging.LogRecord) -> str | None:
 
 
 def _zip(source: str, target: str) -> None:
-    """Rename a full log file, or an older one, to the next older name, compressed as Java's log files."""
+    """Give a log file the name of the next older one; a full file is compressed first, as Java's log files are."""
     if source.endswith(".gz"):
         os.replace(source, target)
         return
@@ -99,15 +99,15 @@ class _LogFile(RotatingFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._outlet.put(self.format(record) + "\n")
-        except Exception:  # noqa: BLE001 - as every handler: a record that cannot be formatted ends no writer
+        except Exception:  # noqa: BLE001 - as in every handler: a record that cannot be formatted must not end its writer
             self.handleError(record)
 
     def _open(self) -> io.TextIOWrapper:
-        # without a buffer, which would keep a line that the disk refused, and write a part of it again
+        # without a buffer: a buffer would keep a line that the disk refused, and write a part of it again
         return io.TextIOWrapper(open(self.baseFilename, "ab", buffering=0), "utf-8", "replace", write_through=True)
 
     def _write(self, text: str) -> None:
-        if self.stream is None:  # it could not be opened again
+        if self.stream is None:  # doRollover could not open the new file
             self.stream = self._open()
         if self.stream.seek(0, io.SEEK_END) + len(text) > self.maxBytes:
             self.doRollover()
@@ -117,7 +117,7 @@ class _LogFile(RotatingFileHandler):
 
 
 def configure_logging(settings: Settings) -> None:
-    """Log to stderr, or to the rotating file that the settings name; neither holds this process up.
+    """Log to stderr, or to the rotating file that the settings name; a slow reader or disk never blocks this process.
 
     Raises:
         StartError: the file cannot be written.
@@ -136,5 +136,5 @@ def configure_logging(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    # What stderr cannot take (a closed terminal) must not end a name server.
+    # A line that stderr cannot take (a closed terminal) must not end a name server.
     logging.raiseExceptions = False

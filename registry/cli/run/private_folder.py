@@ -54,7 +54,7 @@ def make_private(folder: Path) -> None:
 
 
 def _close(path: Path) -> bool:
-    """Remove the rights of other users from a file or folder of this user; returns whether they have none now."""
+    """Remove the rights of others from a file or folder that this user owns; returns whether others have none now."""
     with contextlib.suppress(OSError):
         found = path.lstat()
         if found.st_uid == os.getuid() and not stat.S_ISLNK(found.st_mode):

@@ -1,4 +1,4 @@
-"""``probe``: asks name servers, ours or Java's, from outside: do they answer, how fast, and do they agree?"""
+"""``probe``: asks name servers, ours or Java's, and shows whether they answer, how fast, and whether they agree."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
     server: str
     seconds: dict[str, float]  # request -> time until its answer: connect, 106, 105 <topic>
     error: str = ""  # why it counts as down
-    no_route: list[str] = []  # topics of which it has none
-    told: dict[str, str] = {}  # request -> its content in one order, to compare
+    no_route: list[str] = []  # topics that have no route there
+    told: dict[str, str] = {}  # request -> the content of its answer, in one order for all name servers
 
     @property
     def is_up(self) -> bool:
@@ -37,7 +37,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The answers of all name servers; differ: requests with different contents in their answers."""
+    """The answers of all name servers; differ: the requests to which their answers are not the same."""
 
     answers: list[ProbeAnswer]
     differ: list[str]
@@ -57,7 +57,7 @@ class Probed(msgspec.Struct, frozen=True):
               help="For the connection, and for each answer.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 @click.option("--listen", metavar="[HOST:]PORT",
-              help="Be an exporter for Prometheus instead: probe with each GET /metrics. HOST: 127.0.0.1.")  # fmt: skip
+              help="Serve /metrics for Prometheus instead; each GET probes once. HOST: 127.0.0.1.")  # fmt: skip
 @tls_options
 def probe(
     namesrv: str, topics: tuple[str, ...], timeout_s: float, as_json: bool, listen: str | None,
@@ -108,6 +108,7 @@ async def _ask(
     seconds: dict[str, float] = {}
     told: dict[str, str] = {}
     no_route: list[str] = []
+    fault = ""
     started = time.perf_counter()
     try:
         server = await PeerConnection.connect(address.host, address.port, timeout_s=timeout_s, tls=tls)
@@ -127,8 +128,8 @@ async def _ask(
         finally:
             await server.close()
     except RegistryError as error:
-        return ProbeAnswer(str(address), seconds, str(error), no_route, told)
-    return ProbeAnswer(str(address), seconds, "", no_route, told)
+        fault = str(error)
+    return ProbeAnswer(str(address), seconds, fault, no_route, told)
 
 
 def _show(found: Probed) -> None:
@@ -153,11 +154,8 @@ def _show(found: Probed) -> None:
                       for answer in found.answers if request in answer.told))  # fmt: skip
 
 
-# as an exporter
-
-
 def exposition(found: Probed) -> list[Metric]:
-    """Return what was found as text for Prometheus."""
+    """Return what was found as metrics for Prometheus."""
     return [
         family("mqregistry_probe_up", "gauge",
                "1 when a name server answers all requests, with a route for each topic.",

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 @no_wait_option
 @click.option(
     "--fresh", is_flag=True, envvar="MQREGISTRY_FRESH",
-    help="This Redis is new, and was not emptied: deny unknown topics (17) at once. Otherwise, where there is no "
-    "namespace yet, each broker that lives first gets 35 s to register.",
+    help="Say that this Redis is new, and was not emptied: an unknown topic gets code 17 at once. Without --fresh, a "
+    "namespace that is new gives every broker that lives 35 s to register first.",
 )  # fmt: skip
 def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bool, **flags: Any) -> None:
     """Serve the tables of an external Redis (6.2 or later), Sentinel or Redis Cluster.
 
-    Any number of front ends may serve one namespace; each can be killed at any time. Ctrl-C or SIGTERM drains.
+    Any number of front ends may serve one namespace; each can be killed at any time. Ctrl-C or SIGTERM drains it first.
 
     While Redis is away at the start, every request is answered with an error (code 1), and /readyz with 503.
     """
@@ -46,7 +46,7 @@ def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bo
             "'mqregistry up' brings a Redis of its own"
         )
     configure_logging(settings)
-    # Imported only now: -p and --help need none of it.
+    # Imported only now: -p and --help do not need these modules.
     gc.disable()  # nothing that is imported is garbage; fork_workers enables it again
     from ...server.process.spawning import fork_workers
     from ...server.process.supervisor import Supervisor

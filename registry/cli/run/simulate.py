@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import ssl
 import sys
@@ -18,6 +17,7 @@ from ...events.by import CLI, this_process
 from ...store.store import Store
 from ..options import setting_options
 from ..target import find_target
+from ..time_options import length_ms
 from ..tls import tls_options
 from .state_files import name_servers_or
 
@@ -28,16 +28,8 @@ if TYPE_CHECKING:
     from ...simulate.past import PastDay
     from ...simulate.run import Outcome, Simulation
 
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SHOWN: Final = 20
 _PROGRESS_EVERY_S: Final = 0.5
-
-
-def _duration_ms(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match is None:
-        raise click.BadParameter(f"{text!r}: expected a number and s, m, h or d, as in 90m", ctx, param)
-    return round(float(match[1]) * _UNITS_S[match[2]] * 1000)
 
 
 @click.command()
@@ -46,7 +38,7 @@ def _duration_ms(ctx: click.Context, param: click.Parameter, text: str) -> int:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same day.")
 @click.option("--scale", type=click.FloatRange(min=1), default=1440, show_default=True,
               help="How many times faster than real time: 1440 is a day in a minute.")  # fmt: skip
-@click.option("--duration", "duration_ms", default="24h", show_default=True, metavar="TIME", callback=_duration_ms,
+@click.option("--duration", "duration_ms", default="24h", show_default=True, metavar="TIME", callback=length_ms,
               help="How long, before scaling: 90m, 24h, 7d.")  # fmt: skip
 @click.option("--clusters", type=click.IntRange(1), default=2, show_default=True,
               help="How many clusters the brokers are in.")  # fmt: skip
@@ -67,8 +59,8 @@ def _duration_ms(ctx: click.Context, param: click.Parameter, text: str) -> int:
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the planned operations to FILE, one per line; - is standard output.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only plan.")
-@click.option("--past", metavar="NAMESPACE", help="Write the day into this new namespace of Redis as time that is "
-              "over, with the intervals of real brokers: without name servers, and as fast as Redis is.")  # fmt: skip
+@click.option("--past", metavar="NAMESPACE", help="Write the day into this new namespace of Redis as if it were over, "
+              "with the intervals of real brokers: as fast as Redis takes it, without name servers.")  # fmt: skip
 @setting_options("redis")
 @tls_options
 def simulate(
@@ -84,7 +76,7 @@ def simulate(
 ) -> None:
     """Play a cluster's day: brokers beat, flap, hang, lose masters and leave; clients look up topics.
 
-    All of it over the wire, with the requests of RocketMQ's own brokers and clients. Ctrl-C ends it: every broker
+    It sends the requests of RocketMQ's own brokers and clients over the network. Ctrl-C ends it: every broker
     unregisters. The exit code is 1 when a name server answered anything else than planned.
 
     \b
@@ -150,8 +142,7 @@ async def _write_past(plan: DayPlan, settings: Settings) -> Outcome:
     ) as store:
         if not (await store.connect()).created:
             raise RegistryError(
-                f"the namespace {settings.namespace!r} is there already, and a past is written into a new one alone: "
-                "choose another name"
+                f"the namespace {settings.namespace!r} exists already, but --past needs a new one: choose another name"
             )
         return await _watched(PastDay(plan, store), 1)
 

@@ -45,7 +45,7 @@ class Running(msgspec.Struct, frozen=True):
 
 
 def runtime_folder() -> Path:
-    """The user's folder for such files: $XDG_RUNTIME_DIR/mqregistry, else one of their own in the temporary folder."""
+    """The user's run-time folder: $XDG_RUNTIME_DIR/mqregistry, else mqregistry-UID in the temporary folder."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     if base.startswith("/") and os.access(base, os.W_OK):
         return Path(base) / "mqregistry"
@@ -85,7 +85,7 @@ def locked(data_dir: Path) -> Iterator[None]:
                 f"another 'mqregistry up' already runs on the data folder {data_dir}{where}: stop it, or choose "
                 "another folder with --data-dir (and another --port)"
             )
-        with contextlib.suppress(OSError):  # of one that crashed
+        with contextlib.suppress(OSError):  # an ``up`` that crashed left it
             (data_dir / _STATE).unlink(missing_ok=True)
         yield
 
@@ -101,7 +101,7 @@ def _try_lock(fd: int) -> bool:
 
 @contextlib.contextmanager
 def announced(running: Running) -> Iterator[None]:
-    """Keep the state files while in the context. A folder that cannot be written is logged, and no error."""
+    """Keep the state files while in the context. A folder that cannot be written is only logged."""
     files = [Path(running.data_dir) / _STATE]
     folder = runtime_folder()
     with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ def announced(running: Running) -> Iterator[None]:
 
 
 def find_running() -> list[Running]:
-    """What runs now, by the state files in the run-time folder; those of processes that have ended are removed."""
+    """What runs now, by the state files in the run-time folder; state files that are not valid are removed."""
     folder = runtime_folder()
     if not _is_ours(folder):
         return []
@@ -141,7 +141,7 @@ def find_running() -> list[Running]:
 
 
 def name_servers_or(given: str | None, advice: str) -> str:
-    """The name servers that an option or NAMESRV_ADDR gives, else the one that runs here, else an error: the advice."""
+    """The name servers of an option or of NAMESRV_ADDR, else the one that runs here, else a ConfigError: the advice."""
     from ...client.addresses import NAMESRV_ADDR  # few commands need it
 
     if found := given or os.environ.get(NAMESRV_ADDR, ""):

@@ -33,14 +33,14 @@ logger = logging.getLogger("mqregistry.worker.sweeper")
     type=click.IntRange(0, 65535),
     default=0,
     metavar="PORT",
-    help="Port of /metrics and /healthz of this sweeper; 0 = off. httpPort is that of front ends.",
+    help="Port of /metrics and /healthz of this sweeper; 0 = off. It ignores httpPort, which is for front ends.",
 )
 def sweep(config_file: Path | None, print_config: bool, no_wait: bool, metrics_port: int, **flags: Any) -> None:
     """Remove brokers whose heartbeats stopped, in a process of its own (front ends then run with --no-sweep).
 
-    Any number may run side by side, without a leader. With --metrics-port, /metrics and /healthz are served there.
+    Any number of sweepers may run side by side, without a leader.
     """
-    # A front end and a sweeper may share a file or environment, and both run on one machine.
+    # A front end on this machine may use the same file or environment, so this must not take its httpPort.
     settings = msgspec.structs.replace(
         start_settings(flags, config_file, print_config=print_config), http_port=metrics_port
     )
@@ -65,7 +65,7 @@ async def _run(settings: Settings, *, wait: bool) -> None:
             settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat,
             by=this_process(SWEEPER),
         )  # fmt: skip
-    except ConfigError as error:  # the URL
+    except ConfigError as error:  # the URL is wrong
         raise StartError(str(error)) from error
     async with store:
         try:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 redis_logger = logging.getLogger("redis")
 
-# Where "up" differs from "serve": it is for this machine, and Ctrl-C must be over within five seconds.
+# Defaults that differ from those of "serve": "up" is for this machine alone, and must end within 5 s after Ctrl-C.
 DEFAULTS: Final = {"bind_address": "127.0.0.1", "shutdown_wait_time_seconds": 3}
 
 _LOOK_EVERY_S: Final = 0.25
 _START_LOOK_EVERY_S: Final = 0.01
 _RESTART_MOST_S: Final = 5.0
-_CONSOLE_PORT: Final = 4  # above that of the name server: 9880
+_CONSOLE_PORT: Final = 4  # more than the port of the name server: 9880
 _LOG_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -64,10 +64,9 @@ def up(config_file: Path | None, print_config: bool, console: bool, **flags: Any
 
 
 async def run_console(settings: Settings, port: int | None = None) -> None:
-    """Run the console in a process of its own until this one ends; if it fails, everything else goes on.
+    """Run the console in a process of its own until this one ends; if the console fails, everything else goes on.
 
-    Args:
-        port: default: 4 above that of the name server.
+    port: None: 4 more than the port of the name server.
     """
     port = port or settings.listen_port + _CONSOLE_PORT
     arguments = ("console", "--redis", settings.redis, "--namespace", settings.namespace, "--port", str(port))
@@ -103,7 +102,7 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
 
     Args:
         kind: up or demo, for the state file.
-        beside: run when the name server answers, with the settings in effect; the first that ends, ends all.
+        beside: called with the settings in effect when the name server answers; when one of them ends, all ends.
         quiet: print no boot line.
     """
     data_dir = _data_dir(settings)
@@ -114,7 +113,7 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
         _shorten(redis.log_file)
         stack.callback(redis.stop)
         redis.begin()
-        redis.has_started()  # not yet: it reads its file while we import
+        redis.has_started()  # launches Redis, which reads its file while this process imports
         settings = msgspec.structs.replace(
             settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
         )
@@ -196,7 +195,7 @@ def _shorten(log_file: Path) -> None:
 
 
 async def _relay_log(log_file: Path) -> None:
-    """The warnings of Redis, without those of each start; all other lines stay in its file."""
+    """Log the warnings of Redis, but not those that it writes while it starts; other lines are only in its own file."""
     with contextlib.suppress(OSError), log_file.open("r", encoding="utf-8", errors="replace") as log:
         log.seek(0, os.SEEK_END)
         line = ""
@@ -211,5 +210,5 @@ async def _relay_log(log_file: Path) -> None:
             if mark and not starting:
                 redis_logger.warning("%s", text)
             line = ""
-    # the file cannot be read: then there is nothing to show, and no reason to end
+    # the file cannot be read, so there is nothing to log; but a part that ends would end ``up``
     await asyncio.Event().wait()

@@ -1,1 +1,1 @@
-"""Commands that change something: KV, configuration, brokers for drills, simulated clusters."""
+"""Commands that change what Redis holds: topics, broker names, KV, the shared configuration."""

@@ -41,9 +41,9 @@ async def wipe(store: Store, name: str, yes: bool, as_json: bool) -> None:
 
 @broker.command()
 @_name
-@click.option("--reason", default="", help="Why, for the others.")
+@click.option("--reason", default="", help="Why the broker is taken out of service, for other operators.")
 @click.option(
-    "--for", "for_ms", callback=length_ms, help="How long it will take, as 2h: the console shows what is late."
+    "--for", "for_ms", callback=length_ms, help="How long it will take, e.g. 2h; the console shows when it is late."
 )
 @click.option("--timeout", "timeout_ms", callback=length_ms, default="10m", help="How long to wait; 10m unless given.")
 @yes_option
@@ -53,12 +53,12 @@ async def drain(
 ) -> None:
     """Take broker NAME out of service: nobody sends to it any more.
 
-    Takes the write permission from its topics, and shows which clients have not looked up the new routes since. Ends
-    with 0 when none is left that was heard within the last three minutes, with 1 if some are left after --timeout.
-    What the broker gives back meanwhile, by a registration of its own, is taken again. Then the broker can be stopped;
-    'broker restore NAME' puts back what was taken.
+    Takes the write permission from its topics, and shows which clients have not looked up the new routes yet. Ends with
+    0 when every client that was heard within the last three minutes has the new routes, with 1 if some still do not
+    have them after --timeout. If the broker meanwhile registers with its own permissions, they are taken again. When it
+    has ended with 0, stop the broker. 'broker restore NAME' puts back what was taken.
 
-    Consumers go on reading what is there: stop the broker when they are through.
+    Consumers go on reading the messages of the broker: stop it when they have read all.
 
     \b
     Example: mqregistry broker drain broker-a --reason "kernel update" --for 1h
@@ -74,7 +74,7 @@ async def drain(
         try:
             again = await previews.wipe(store, name)
         except previews.Mistaken as error:
-            raise click.ClickException(f"{error}: it was stopped before all clients had the new routes") from None
+            raise click.ClickException(f"{error}: the broker went before all clients had the new routes") from None
         if again.work is not None:  # the broker gave topics their permission back
             await again.work()
             seq = (await read_head(store)).seq
@@ -93,7 +93,7 @@ async def drain(
 async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool) -> None:
     """Give the topics of broker NAME back what 'wipe' or 'drain' took, and end its maintenance.
 
-    The stream of changes tells which topics lost their write permission: a topic that had none before stays so.
+    The stream of changes tells which topics lost their write permission. A topic that had none before gets none.
 
     \b
     Example: mqregistry broker restore broker-a
@@ -106,8 +106,8 @@ async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool
 @yes_option
 @target_command
 async def forget(store: Store, name: str, yes: bool, as_json: bool) -> None:
-    """Remove broker NAME with all its addresses and topics, as if each had said goodbye (104).
+    """Remove broker NAME with all its addresses and topics, as if each address had unregistered (104).
 
-    For brokers that are gone for good. One that lives comes back with its next registration.
+    For brokers that are gone for good: a broker that lives comes back with its next registration.
     """
     await carry_out(previews.forget(store, name), yes=yes, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``config``: the shared run-time configuration, which request 318 (UPDATE_NAMESRV_CONFIG) changes over the wire."""
+"""``config``: the shared configuration of all front ends, which request 318 (UPDATE_NAMESRV_CONFIG) changes, too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def get(store: Store, key: str, as_json: bool) -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
 @target_command
 async def set_(store: Store, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Set keys for all front ends, those too that request 318 may not change; all or nothing."""
+    """Set keys for all front ends, also keys that request 318 may not change; all or nothing."""
     pairs = {}
     for text in assignments:
         key, equals, value = text.partition("=")
@@ -67,7 +67,7 @@ async def set_(store: Store, assignments: tuple[str, ...], as_json: bool) -> Non
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @target_command
 async def import_(store: Store, file: Path, as_json: bool) -> None:
-    """Set every key of FILE, properties as 'export' prints them; all or nothing. Doing it again changes nothing."""
+    """Set every key of FILE, properties as 'export' prints them; all or nothing. A second import changes nothing."""
     await _set(store, read_file(file, store.compat), as_json)
 
 
@@ -102,7 +102,7 @@ def read_file(file: Path, compat: str) -> dict[str, str]:
 
 
 def _checked(key: str, value: str, where: str, compat: str) -> str:
-    """Check that every front end can use a value; else a ClickException says ``where`` it is."""
+    """The value, if every front end can use it; else a ClickException, which begins with ``where``."""
     option = options_by_key().get(key)
     if option is None and key not in KNOWN_TO_JAVA:
         raise click.ClickException(f"{where}: there is no such setting; leave it out, or use another release")

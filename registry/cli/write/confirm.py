@@ -15,10 +15,10 @@ yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do it withou
 
 
 def confirm(*lines: str, yes: bool, as_json: bool) -> None:
-    """Show what is about to change, and go on if that is wanted.
+    """Show what is about to change, and return if the user wants it.
 
     Raises:
-        click.ClickException: it is not confirmed, or there is no terminal to ask on; nothing was changed.
+        click.ClickException: the user does not want it, or there is no terminal to ask on; nothing was changed.
     """
     if as_json:
         if not yes:
@@ -34,10 +34,10 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
 
 
 async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool, quiet: bool = False) -> None:
-    """Show what a change would do, make it if that is wanted, and say what was done; quiet: the caller says that.
+    """Show what a change would do, make it if the user wants it, and say what was done; quiet: do not say that.
 
     Raises:
-        click.ClickException: it is not wanted, or makes no sense; nothing was changed.
+        click.ClickException: the user does not want it, or it is not possible; nothing was changed.
     """
     try:
         preview = await asked

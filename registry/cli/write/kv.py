@@ -65,7 +65,7 @@ async def list_(store: Store, kv_namespace: str | None, as_json: bool) -> None:
 @_key
 @target_command
 async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
-    """Print the value of KEY in NAMESPACE."""
+    """Print the value of KEY in KV_NAMESPACE."""
     tables = await _read(store)
     table = tables.get(kv_namespace)
     if table is None:
@@ -85,7 +85,7 @@ async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
 @yes_option
 @target_command
 async def put(store: Store, kv_namespace: str, key: str, value: str, yes: bool, as_json: bool) -> None:
-    """Set KEY of NAMESPACE to VALUE."""
+    """Set KEY in KV_NAMESPACE to VALUE."""
     await carry_out(previews.set_kv(store, kv_namespace, key, value), yes=yes, as_json=as_json)
 
 
@@ -95,19 +95,19 @@ async def put(store: Store, kv_namespace: str, key: str, value: str, yes: bool, 
 @yes_option
 @target_command
 async def delete(store: Store, kv_namespace: str, key: str, yes: bool, as_json: bool) -> None:
-    """Delete KEY; one that is not there is no error."""
+    """Delete KEY in KV_NAMESPACE; a key that does not exist is no error."""
     await carry_out(previews.set_kv(store, kv_namespace, key, None), yes=yes, as_json=as_json)
 
 
 @kv.command()
 @target_command
 async def export(store: Store, as_json: bool) -> None:
-    """Print all of it as a kvConfig.json, for 'import' elsewhere or for a Java NameServer."""
+    """Print the KV configuration as a kvConfig.json, for 'import' elsewhere or for a Java NameServer."""
     output.json_page({"configTable": await _read(store)})
 
 
 class KvSet(msgspec.Struct, frozen=True):
-    """A key that an import sets; before: its value now, None: it has none."""
+    """A key that an import sets; before: its present value, None: it has none."""
 
     kv_namespace: str
     key: str
@@ -122,10 +122,10 @@ class KvSet(msgspec.Struct, frozen=True):
 class KvImport(msgspec.Struct, frozen=True):
     """What an import of KV configuration changes."""
 
-    namespaces: list[str]  # those that it makes
+    namespaces: list[str]  # the KV namespaces that it makes and that stay empty
     changes: list[KvSet]
     unchanged: int  # keys that have their value already
-    only_here: int  # keys that are not in the file
+    only_here: int  # keys that are only in Redis, not in the file
 
 
 @kv.command("import")
@@ -135,7 +135,7 @@ class KvImport(msgspec.Struct, frozen=True):
 async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> None:
     """Import FILE: the kvConfig.json of a Java NameServer, or what 'export' printed.
 
-    Its keys are set; keys that are only here stay. Doing it again changes nothing.
+    Its keys are set; keys that are not in FILE stay as they are. A second import changes nothing.
     """
     plan = await plan_import(store, file)
     if not dry_run:
@@ -155,7 +155,7 @@ async def plan_import(store: Store, file: Path) -> KvImport:
 
 
 async def carry_out_import(store: Store, plan: KvImport, *, by: By | None = None) -> None:
-    """Change what was planned; ``by``: as of :class:`KvStore`."""
+    """Make the planned changes; ``by``: their author, as :class:`KvStore` takes it."""
     kv_store = KvStore(store)
     for name in plan.namespaces:
         await kv_store.put(name, "", None, by=by)  # without a value this makes only the KV namespace

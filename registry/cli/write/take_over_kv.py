@@ -26,9 +26,9 @@ _RETRY_EVERY_S: Final = 1.0
 async def take_over_kv(store: Store, settings: Settings, stopping: asyncio.Event) -> None:
     """Import the file that kvConfigPath names while the namespace has no KV configuration.
 
-    After all keys of a namespace were deleted its KV namespaces stay, so deleted keys do not come back. If Redis has a
-    KV configuration that differs from the file, the log has the command that imports it. Errors are logged; while Redis
-    is away, it waits until ``stopping``.
+    A KV namespace stays in Redis when its last key is deleted. So this never brings deleted keys back. If Redis has a
+    KV configuration that differs from the file, the log has the command that imports the file. Errors are logged. While
+    Redis is away, this waits for it, or for ``stopping``.
     """
     file = settings.without_effect.get(KEY, "").strip()
     while file and not stopping.is_set():
