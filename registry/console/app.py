@@ -261,7 +261,7 @@ async def describe(console: Console, request: Request) -> Response:
 
 
 async def _refuse(console: Console, request: Request, refused: Refused) -> Response:
-    """The page that names the missing right and the command that gives it; an open page of htmx loads it whole."""
+    """The page that names the missing right and the command that gives it; an open page then loads itself again."""
     text, mend = str(refused), console.in_namespace(refused.mend)
     page = await console.page(request, "refused.html", 403, text=text, mend=mend, live=False, connected=False)
     if "hx-request" in request.headers:

@@ -151,7 +151,7 @@ class Console(PageWriter):
         self.missing = MissingNames(state)
         self.beats = Beats(state)
         self.report = report or ReportSource(None, None)
-        # None: there is no login, and the viewer of each request is this operator
+        # None: there is no login, and the operator is the viewer of each request
         self.logins = logins
         self.operator = Viewer(secrets.token_urlsafe(32))
         self._sums: tuple[int, TopicSums] | None = None
@@ -160,7 +160,7 @@ class Console(PageWriter):
         state.on_load.append(self._words.clear)
 
     def in_namespace(self, text: str) -> str:
-        """A text with the namespace in its commands: for texts that are in no catalogue, which does it by itself."""
+        """A text with the namespace in its commands; what :func:`say` returns has it already."""
         return in_namespace(text, self.namespace)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -289,7 +289,7 @@ class Console(PageWriter):
         """The first and the last instant of the slider."""
         reach = None
         if self.state.stale_since_ms is None:
-            with contextlib.suppress(StoreUnavailable):  # it has just gone: the page says so
+            with contextlib.suppress(StoreUnavailable):  # Redis has just gone: the page says so
                 reach = await self.past.reach()
         lake_ms = await self.past.lake_since_ms()
         now_ms = round(time.time() * 1000)

@@ -17,7 +17,7 @@ from ..events.changes import (
     WritePermSet,
 )
 
-_MOST: Final = 10  # sentences name fewer
+_MOST: Final = 10  # no sentence has more
 _BEHIND: Final = re.compile(r"[ /,;?，。；：？）]|[.:](?: |\Z)|\Z")
 _BEFORE: Final = frozenset(("", " ", "/", "，", "：", "（"))
 

@@ -168,7 +168,7 @@ class Namespaces(PageWriter):
         return JSONResponse(openapi(twins, self.version, self.root_path))
 
     async def _line(self, request: Request, console: Console, viewer: Viewer) -> NamespaceLine:
-        speak(request, console.namespace, english=wants_json(request))  # in the task of this line alone
+        speak(request, console.namespace, english=wants_json(request))  # sets the language of this task alone
         page = console.url("/")
         if not viewer.may(LIST):
             return NamespaceLine(

@@ -1,4 +1,4 @@
-"""Gives the tables of a past instant: of a checkpoint, to which it applies the changes after it (a replay).
+"""Gives the tables of a past instant: those of a checkpoint, with the changes after it applied (a replay).
 
 Events hold only new values, so a replay goes forward and begins with complete tables: those of a checkpoint, or the
 empty tables before change 1 while the stream still has change 1. The console writes a checkpoint when it starts, each
@@ -82,10 +82,10 @@ class PastRoutes(Protocol):
     """The past before the stream begins. Each method may take a second, and runs in a thread."""
 
     def since_ms(self) -> int | None:
-        """The first instant that it knows; None: it knows nothing, or cannot be read."""
+        """The first instant whose tables are known; None: none is, or the lake cannot be read."""
 
     def at(self, at_ms: int) -> Then:
-        """The tables of an instant; a RegistryError says that it does not know that instant."""
+        """The tables of an instant; RegistryError: they are not known."""
 
     def report(self) -> tuple[str, int]:
         """The pipeline's report as HTML, and the end of the time in it (ms); a RegistryError: there is no report."""
@@ -188,7 +188,7 @@ class Past:
                     found = await self._replay(at_ms)
                 except NotKnown as error:
                     found = await self._of_lake(at_ms, error)
-                if at_ms < time.time() * 1000 - 10_000:  # later changes cannot belong to it
+                if at_ms < time.time() * 1000 - 10_000:  # no change to come can belong to it
                     self._found[epoch, at_ms] = found
                     while len(self._found) > _KEPT:
                         self._found.popitem(last=False)
@@ -228,7 +228,7 @@ class Past:
         return await self._forward(begin.tables, begin.place, at_ms)
 
     async def begin(self, at_ms: int) -> Beginning | None:
-        """Where a replay begins that shows the time since an instant, as far as it is known; None: nothing is known."""
+        """The beginning of a replay from an instant on, or from where the past is known; None: nothing is known."""
         async with self._busy:
             reach = await self.reach()
             if reach is None:

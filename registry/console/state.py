@@ -35,7 +35,7 @@ _RECENT: Final = 500
 # The first change after a quiet time is read at once. The next ones are read together: one by one they would cost twice
 # as much, and each would be read at the moment in which front ends on the same core apply it.
 _GATHERED_S: Final = 0.15
-# 50 pages are notified within 30 ms. One at a time they cost a third more: to wake one costs as much as to notify it.
+# 50 pages are notified within 30 ms. To wake them one at a time costs a third more: a wake costs as much as a page.
 _PAGES_AT_ONCE: Final = 2
 MOMENT_S: Final = 0.001
 MINUTE_MS: Final = 60_000

@@ -140,7 +140,7 @@ async def test_console_lake_and_replay_agree_at_500_instants_across_a_restart_an
                 async with open_site(store, tmp_path / "checkpoints") as site:
                     text = await site.get("/brokers", 404, at=at)
                     assert "the past is known since then" in text
-                    assert "with its --lake the console shows that too" in text
+                    assert "with its --lake the console shows them, too" in text
 
 
 def test_why_there_is_no_report_is_said_by_the_process_that_should_make_it(tmp_path):

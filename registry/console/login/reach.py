@@ -42,7 +42,7 @@ class Reach(NamedTuple):
 def check_reach(
     host: str, *, login: bool, origins: Sequence[str], proxies: Sequence[str], cert: Path | None, key: Path | None
 ) -> Reach:
-    """The reach that was asked for, if others than users of this machine must log in there, and over TLS.
+    """The reach that was asked for, if it is safe: others than users of this machine must log in, and over TLS.
 
     A ValueError names what is wrong or contradictory, and what to do.
     """

@@ -45,7 +45,7 @@ class Rules:
             ) from error
 
     async def follow(self) -> None:
-        """Stay current. Runs until cancelled."""
+        """Read the rules again when they change. Runs until cancelled."""
         while not cancelled():
             await pause(_LOOK_S)
             await self.look()

@@ -70,5 +70,5 @@ def _keep_newest(entries: OrderedDict[Any, Any], key: Any) -> None:
 
 def _key(source: Address | None) -> int | None:
     if isinstance(source, IPv6Address):
-        return (1 << 128) + (int(source) >> _IPV6_HOST_BITS)  # apart from every IPv4 address
+        return (1 << 128) + (int(source) >> _IPV6_HOST_BITS)  # no IPv4 address has this key
     return None if source is None else int(source)

@@ -21,7 +21,7 @@ from .sessions import Session
 
 
 class Refused(RegistryError):
-    """The viewer lacks the right that this needs; the message says which."""
+    """The viewer lacks a right; the message says which."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(_refusal(decision))

@@ -123,7 +123,7 @@ async def changes(console: Console, request: Request) -> Response:
 
 
 async def _behind(store: Store, at_ms: int) -> str:
-    """The id before which the stream has all changes up to an instant."""
+    """The lowest stream id that is above those of all changes up to an instant."""
     newest = await last_entry_by(store, CHANGES, at_ms)
     return newest.behind if newest is not None else "0-1"  # before everything
 

@@ -61,7 +61,7 @@ async def now(console: Console, request: Request) -> Response:
     now_ms, viewer = round(time.time() * 1000), viewer_of(request)
     last = next(filter(viewer.may_see, reversed(state.recent)), None)
     if last is None and state.stale_since_ms is None:
-        with contextlib.suppress(StoreUnavailable):  # it has just gone: the page says so
+        with contextlib.suppress(StoreUnavailable):  # Redis has just gone: the page says so
             last = await _last_before(state.store, viewer)
     counted_ms = state.counted_ms if (state.counted_ms or 0) > now_ms - HOUR_MS else None
     return await console.page_of(

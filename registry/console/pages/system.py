@@ -98,7 +98,7 @@ async def streams(console: Console, request: Request) -> Response:
     if at_ms is not None and facts is not None:
         past = await streams_by(console.state.store, facts.survey, at_ms)
     elif facts is not None and console.state.stale_since_ms is None:
-        with contextlib.suppress(StoreUnavailable):  # it has just gone: the page says so, and shows estimates
+        with contextlib.suppress(StoreUnavailable):  # Redis has just gone: the page says so, and shows estimates
             readers = (await count_behind(console.state.store, facts.survey)).readers
     return await console.page_of(
         request, "streams.html", then, facts=facts, survey=facts.survey if facts else None, readers=readers,

@@ -40,6 +40,6 @@ class Rereading(ABC):
                 logger.info("the stream %s is read later: %s", self._stream, error)
             if self._due.is_set():  # the namespace is gone, or was read again meanwhile
                 await pause(_RETRY_S)
-            if cancelled():  # else a cancellation that was swallowed costs this whole wait
+            if cancelled():  # a read may have swallowed the cancellation: do not wait
                 return
             await wait_within(self._due, self._every_s)

@@ -37,7 +37,7 @@ class Signs(NamedTuple):
     """The signs of all front ends, by their ids."""
 
     of: dict[str, Sign]
-    heard_ms: int | None  # the last heartbeat by then; None: the stream has none that is so old
+    heard_ms: int | None  # the last heartbeat by then; None: the stream does not reach back so far
     begins_ms: int | None  # the oldest heartbeat that it has; None: none
     whole: bool  # nothing of the minute was left out
 
