@@ -56,13 +56,13 @@ class ReadRequest(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The name of its cells; a route that is limited to a zone has another name than the topic."""
+        """The name of a route's cells: the topic, and the zone if the request limits the route to a zone."""
         zone = self.field(ZONE_NAME) if self.field(ZONE_MODE).lower() == "true" else ""
         return self.field("topic") + (f" (zone {zone})" if zone else "")
 
 
 def asked_of(request: Command) -> ReadRequest | None:
-    """The read of a request; None: it is no read, or wants no answer."""
+    """The read that a request is; None: it is no read, or its sender wants no answer."""
     names = _FIELDS.get(request.code)
     if names is None or request.is_oneway or request.is_response:
         return None
@@ -71,7 +71,7 @@ def asked_of(request: Command) -> ReadRequest | None:
 
 
 def content_of_answer(asked: ReadRequest, answer: Command, *, is_java: bool) -> Content:
-    """What an answer says, as the content of a side that tells nothing else.
+    """The content of a side of which only this answer is known.
 
     The remark of a failure is not compared: it has the text of an exception.
     """

@@ -1,4 +1,4 @@
-"""The content of one side of a comparison, in one normal form: equal contents are equal values, from any side."""
+"""Defines the normal form in which the contents of all sides of a comparison are compared."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..model import BrokerRow, TopicRoute
 from ..operators.words import perm
 
 OWN_KEYS: Final = frozenset({"listenPort", "bindAddress", "rocketmqHome", "kvConfigPath", "configStorePath"})
-"""Keys of request 319 that belong to one process: two name servers on one machine must differ in them."""
+"""Keys of request 319 whose values belong to one process: two name servers on one machine must differ in them."""
 
 FIVE_ALONE: Final = frozenset({"zoneName", "enableActingMaster", "static queues"})
 """Parts of a row or a route that a NameServer of 4.x does not have (docs/semantics.md, version rows 12 and 15)."""
 
 
 Parts = dict[tuple[str, str], str]
-"""(part, brokerName or address that it is of, "" where it is of the whole) -> its value, as people read it."""
+"""(part, the brokerName or address that has the part, or "" for the whole) -> its value, as people read it."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,16 +27,16 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     clusters: Mapping[str, frozenset[str]] = {}  # cluster -> its brokerNames
     brokers: Mapping[str, BrokerRow] = {}
     routes: Mapping[str, TopicRoute] = {}  # topic -> what a client is answered
-    kv: Mapping[str, Mapping[str, str]] = {}  # a KV namespace without keys is as one that is not there
+    kv: Mapping[str, Mapping[str, str]] = {}  # KV namespaces that have keys
     config: Mapping[str, str] = {}  # key of request 319 -> value
-    answers: Mapping[str, Parts] = {}  # request -> what of its answer is in none of these tables (compare/answers)
-    is_java: bool = False  # a Java NameServer told it; else a front end, a Redis or the lake
-    is_five: bool = True  # it tells the parts that only 5.x has
+    answers: Mapping[str, Parts] = {}  # request -> the parts of its answer that these tables do not have
+    is_java: bool = False  # the side is a Java NameServer; false: a front end, a Redis or the lake
+    is_five: bool = True  # the side has the parts that only 5.x has
     untold: Mapping[str, str] = {}  # cluster, broker, topic, kv or config -> why the side does not tell it
 
 
 def normal_row(row: BrokerRow) -> BrokerRow:
-    """A broker row without the parts that only Redis has; a zone without a name is no zone."""
+    """A broker row without the parts that only Redis has; an empty zone name counts as no zone."""
     return BrokerRow(row.cluster, row.broker_addrs, row.zone_name or None, row.enable_acting_master)
 
 

@@ -12,19 +12,19 @@ KINDS: Final = ("cluster", "broker", "topic", "kv", "config", "answer")
 
 
 class Cell(NamedTuple):
-    """One value that every side has, or lacks."""
+    """A place in the tables at which each side has one value, or none."""
 
     kind: str  # one of KINDS
     name: str  # of the cluster, broker, topic, KV namespace, key of the configuration, or the request
-    part: str = ""  # which value of it; "" is all of it, where a side lacks it
-    at: str = ""  # the brokerName, address or KV key that the part is of; "" where it is of the whole
+    part: str = ""  # which of its values; "": all of them, which a side lacks
+    at: str = ""  # the brokerName, address or KV key that has the part; "": the whole has it
 
 
 class Difference(NamedTuple):
-    """A cell that not all sides have alike."""
+    """A cell whose value is not the same at all sides."""
 
     cell: Cell
-    told: Mapping[str, str | None]  # side that tells such cells -> its value as people read it; None: it has none
+    told: Mapping[str, str | None]  # side that tells such cells -> its value as people read it; None: no value
 
 
 def differences(contents: Mapping[str, Content]) -> list[Difference]:
@@ -48,7 +48,7 @@ _Tables = dict[str, Mapping[str, Any]]
 
 
 def _of(contents: Mapping[str, Content], kind: str, table: Callable[[Content], Mapping[str, Any]]) -> _Tables:
-    """Side -> its table of that kind, of the sides that tell it."""
+    """Side -> its table of that kind, for the sides that tell it."""
     return {side: table(content) for side, content in contents.items() if kind not in content.untold}
 
 
@@ -94,7 +94,7 @@ def _with_parts(
 
 
 def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Difference]:
-    """The brokerNames that not every side's route has: one cell for each, whose parts are taken out of ``parts``."""
+    """One difference for each brokerName that the route of some side lacks; removes its parts from ``parts``."""
     names = {side: {at for part, at in one if part in ("queues", "addresses")} for side, one in parts.items()}
     every = set[str]().union(*names.values())
     for name in sorted(name for name in every if not all(name in one for one in names.values())):
@@ -110,7 +110,7 @@ def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Differenc
 
 
 def _whole(parts: Parts | None) -> str | None:
-    """All of a row or route on one line; of a route its queues alone, for its brokers have rows of their own."""
+    """A whole row or route on one line; of a route only the queues, because its brokers have rows of their own."""
     if parts is None:
         return None
     queues = [
@@ -128,7 +128,7 @@ def _kv(tables: _Tables) -> Iterator[Difference]:
 
 def _config(tables: _Tables, contents: Mapping[str, Content]) -> Iterator[Difference]:
     for key, found in _unequal(tables):
-        # a key that a side does not tell is one that it does not have
+        # A side that does not show the key is not compared.
         told = {side: value for side, value in found.items() if value is not None}
         if not (key in OWN_KEYS or (_is_of_one_front_end(key) and not any(contents[side].is_java for side in told))):
             yield from _if_different(Cell("config", key), told)

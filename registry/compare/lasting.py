@@ -1,8 +1,8 @@
 """Remembers for each cell since when sides differ, and says which differences count.
 
-A difference counts when two sides were seen to differ in a cell for longer than a heartbeat period, and were not seen
-to agree meanwhile. Two sorts do not count: cells in which Java NameServers differ among themselves, and, at any age,
-deliberate differences of this project.
+A difference counts when two sides differed in a cell at every look for longer than a heartbeat period. Two sorts never
+count: deliberate differences of this project, and cells in which Java NameServers differ among themselves while this
+project agrees with one of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Pair = tuple[str, str]
 class Sort(StrEnum):
     """How a difference is judged.
 
-    COUNTED: it lasts. YOUNG: it may be a change on its way. MEANT: a row of docs/differences.md.
-    NOISE: Java NameServers differ among themselves in it, and this project agrees with one of them.
+    COUNTED: it lasts. YOUNG: perhaps not all sides have a change yet. MEANT: a row of docs/differences.md.
+    NOISE: Java NameServers differ among themselves in the cell, and this project agrees with one of them.
     """
 
     COUNTED = "counted"
@@ -35,7 +35,7 @@ class Sort(StrEnum):
 
 
 class Lasted(msgspec.Struct, frozen=True):
-    """A difference as it stands."""
+    """A present difference, with its age and sort."""
 
     sort: Sort
     kind: str
@@ -54,7 +54,7 @@ class Lasted(msgspec.Struct, frozen=True):
 
 
 def now_ms() -> int:
-    """The time at which something is seen, in ms since 1970."""
+    """The present time, in milliseconds since 1970."""
     return round(time.time() * 1000)
 
 
@@ -65,7 +65,7 @@ class _Pair(msgspec.Struct):
 
 
 class Lasting:
-    """The differences that are there now, each with its age; one that is older than ``lasting_ms`` counts."""
+    """Keeps the present differences, each with its age; a difference older than ``lasting_ms`` counts."""
 
     def __init__(self, lasting_ms: int) -> None:
         self._lasting_ms = lasting_ms
@@ -79,10 +79,10 @@ class Lasting:
         contents: Mapping[str, Content],
         seen: Iterable[Cell] | None = None,
     ) -> None:
-        """Take in what a look at some sides found; sides that could not be read keep their differences.
+        """Note the differences that a look at some sides found; sides that could not be read keep their differences.
 
         Args:
-            contents: what ``found`` was found in.
+            contents: of the sides that were read.
             seen: the cells that were compared, besides those of ``found``; None: all. Differences in other cells
                 stay as they were.
         """
@@ -129,7 +129,7 @@ class Lasting:
         return any(pair.sort is not Sort.MEANT for pair in self._cells.get(cell, {}).values())
 
     def standing(self, now_ms: int) -> list[Lasted]:
-        """Every difference as it stands now, the oldest first; one for each sort that a cell's pairs have."""
+        """The present differences, the oldest first; a cell whose pairs are of several sorts has one for each sort."""
         found = []
         for cell, pairs in self._cells.items():
             by_sort: dict[tuple[Sort, str], list[Pair]] = {}

@@ -26,7 +26,7 @@ class Step(StrEnum):
 
 
 class StepState(StrEnum):
-    """NEXT: may be done now. LATER: an earlier step is missing. WRONG: another was done too early. UNKNOWN: see why."""
+    """NEXT: may be done now. LATER: an earlier step is missing. WRONG: brokers left first. UNKNOWN: as ``why`` says."""
 
     DONE = "done"
     NEXT = "next"
@@ -40,12 +40,12 @@ class Server(msgspec.Struct, frozen=True):
 
     address: str
     error: str = ""  # why it cannot be asked
-    brokers: frozenset[str] = frozenset()  # addresses that it tells
-    clients: Sequence[str] | None = None  # where connections come from that are no broker's; None: not known
+    brokers: frozenset[str] = frozenset()  # addresses of the brokers that it knows
+    clients: Sequence[str] | None = None  # peers of connections that are no broker's; None: not known
 
 
 class Done(msgspec.Struct, frozen=True):
-    """How far a step is. why: the missing part, or the evidence."""
+    """How far a step is. why: what is missing, or what shows that it is done."""
 
     step: Step
     state: StepState
@@ -57,7 +57,7 @@ def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[st
 
     Args:
         old: the servers to leave. new: the servers that take over. differences: in words; None: not all
-            of the servers could be compared.
+            servers could be compared.
     """
     there, here = _brokers(old), _brokers(new)
     left = bool(here) and not there

@@ -1,4 +1,4 @@
-"""What a comparison has found so far, for people, programs and Prometheus."""
+"""Summarizes what a comparison has found so far, for people, programs and Prometheus."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Alike(msgspec.Struct):
-    """Differences of several names that say the same: those of all topics of one broker, for example."""
+    """Differences that are the same but for their names, e.g. those of all topics of one broker."""
 
     one: Lasted  # the first of them
     names: list[str]  # of all
@@ -69,5 +69,5 @@ def alike(differences: Iterable[Lasted]) -> list[Alike]:
 
 
 def counts(differences: Iterable[Lasted]) -> Counter[tuple[str, str]]:
-    """(sort, kind) -> how many."""
+    """(sort, kind) -> the number of differences."""
     return Counter((one.sort.value, one.kind) for one in differences)

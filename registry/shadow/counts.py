@@ -1,4 +1,4 @@
-"""The counters of a shadow, and the times of both servers."""
+"""Counts what a shadow does, and how long both servers take to answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Counts:
         self.requests = 0  # that were passed through and could be read
         self.repeated: Counter[tuple[int, str]] = Counter()  # reads that ours answered: code, same|different|meant
         self.failed = 0  # reads that ours did not answer
-        self.skipped = 0  # reads that were not repeated: they were more than it may repeat
+        self.skipped = 0  # reads that were not repeated, because there were too many
         self.tls_connections = 0  # passed through without being read
         self.unreadable_connections = 0
         self.took = {JAVA: Durations(), OURS: Durations()}  # for the reads that were repeated
@@ -29,9 +29,9 @@ class Counts:
 
 
 def quantile_s(durations: Durations, share: float) -> float | None:
-    """The bucket's bound, in seconds, below which that share of them was; None: there were none.
+    """The smallest bound of a bucket, in seconds, that this share of the durations did not exceed.
 
-    A longer time counts as the last bound.
+    Durations above the last bound count as that bound. None: there were no durations.
     """
     seen, wanted = 0, share * durations.times
     for bound_s, count in zip((*BOUNDS_S, BOUNDS_S[-1]), durations.counts, strict=True):

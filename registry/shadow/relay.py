@@ -1,7 +1,6 @@
-"""Passes connections through to a name server, byte for byte, and lets somebody listen to them.
+"""Passes connections through to a name server, byte for byte, and gives a listener the same bytes.
 
-Bytes are passed on first, and a listener cannot delay them: it gets copies, is called
-without waiting, and is no longer called once it fails.
+Bytes are passed on before the listener gets them. A listener that raises is not called again; the connection goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _PART_BYTES: Final = 1 << 16
 
 
 class RelayListener(Protocol):
-    """Listens to one connection. Its error ends its listening, not the connection."""
+    """Listens to one connection. If it raises, it is not called again, and the connection goes on."""
 
     def sent(self, data: bytes) -> None:
         """The client sent these bytes, and they were passed on."""
@@ -93,7 +92,7 @@ class Relay:
                 for end in ends:
                     end.close()
                 await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)
-        except OSError as error:  # TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             logger.warning("%s:%d does not take a connection: %s", *self._to, error or "no answer")
             self.refused += 1
         finally:
@@ -102,7 +101,7 @@ class Relay:
             self.open.discard(to_client)
 
     def _listening(self) -> Callable[[str, bytes], None]:
-        """Give a listener copies of the passed bytes, until it fails."""
+        """Make a listener for a connection; returns a function that calls it until it raises."""
         listener: RelayListener | None = self._listener()
 
         def listen(method: str, data: bytes) -> None:
@@ -111,7 +110,7 @@ class Relay:
                 return
             try:
                 getattr(listener, method)(data)
-            except Exception:  # a defect in comparing: what is passed through must not notice
+            except Exception:  # a defect in the comparison must not end the connection
                 logger.exception("the reads of a connection are not repeated any more; it goes on")
                 listener = None
                 self.deaf += 1

@@ -40,10 +40,10 @@ class _Read(NamedTuple):
 
 
 class Repeats:
-    """Works during an ``async with``; :meth:`offer` never waits.
+    """Repeats reads while its ``async with`` lasts; :meth:`offer` never waits.
 
-    A read whose answers differ is asked again at both servers each second, until they agree: a change may have been on
-    its way. This also shows reads that the Java server itself answers differently the second time.
+    When the answers to a read differ, both servers are asked again each second until they agree: perhaps one had a
+    change later. This also shows reads that the Java server itself answers differently the second time.
 
     Args:
         lasting_ms: a difference counts when it is older.
@@ -83,7 +83,7 @@ class Repeats:
         await asyncio.gather(self._java.close(), self._ours.close())
 
     def offer(self, asked: ReadRequest, request: Command, answer: Command, java_s: float) -> None:
-        """Take a read that the Java server answered, or skip it when there is too much to do."""
+        """Put a read that the Java server answered into the queue, or skip it when there are too many."""
         second, size = int(time.monotonic()), len(answer.body)
         if second != self._second:
             self._second, self._in_second = second, 0
@@ -98,7 +98,7 @@ class Repeats:
         self._queue.put_nowait(_Read(asked, request, answer, java_s))
 
     def standing(self) -> Sequence[Lasted]:
-        """The differences as they stand now."""
+        """The present differences, the oldest first."""
         return self._lasting.standing(now_ms())
 
     async def _repeat(self) -> None:
@@ -107,7 +107,7 @@ class Repeats:
             self._queued_bytes -= len(read.answer.body)
             try:
                 await self._repeat_one(read)
-            except Exception:  # of one strange read: the others must go on
+            except Exception:  # a defect with one read must not stop the others
                 self._counts.failed += 1
                 logger.exception("request %s was not compared", read.asked.code)
 
@@ -133,7 +133,7 @@ class Repeats:
     async def _compare(
         self, asked: ReadRequest, request: Command, java: Command, ours: Command, *, first: bool
     ) -> None:
-        if len(java.body) + len(ours.body) > _LARGE_BYTES:  # connections are passed through meanwhile
+        if len(java.body) + len(ours.body) > _LARGE_BYTES:  # in a thread: the loop passes bytes through meanwhile
             contents, found = await asyncio.to_thread(_compared, asked, java, ours)
         else:
             contents, found = _compared(asked, java, ours)
@@ -149,18 +149,18 @@ class Repeats:
             self._counts.repeated[asked.code, "different" if is_open else "meant" if found else "same"] += 1
 
     async def _ask_again(self) -> None:
-        """Ask both servers again where they differed, some of it each second."""
+        """Each second, send some of the reads whose answers differed to both servers again."""
         while True:
             await pause(_AGAIN_S)
             for asked, request in list(self._open.items())[:_MOST_AGAIN]:
                 try:
                     java, ours = await asyncio.gather(self._java.connected(), self._ours.connected())
                     answers = await asyncio.gather(self._ask(java, request), self._ask(ours, request))
-                    self._open.pop(asked, None)  # to the end of the line
+                    self._open.pop(asked, None)  # _compare adds it at the end if the answers still differ
                     await self._compare(asked, request, *answers, first=False)
                 except RegistryError:
-                    break  # one of them is away: differences stay until both can be asked again
-                except Exception:  # of one strange read: the others must go on
+                    break  # one server is away: differences stay until both can be asked again
+                except Exception:  # a defect with one read must not stop the others
                     self._open.pop(asked, None)
                     logger.exception("request %s was not compared again", asked.code)
 

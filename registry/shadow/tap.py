@@ -60,7 +60,7 @@ class Tap:
             self._unreadable()
 
     def _unreadable(self) -> None:
-        """Listen no more: another protocol, a PROXY header, or a frame that the server will not take either."""
+        """Listen no more: the protocol is not RocketMQ's, or a frame is invalid, which the server will refuse, too."""
         self._counts.unreadable_connections += 1
         self._requests = None
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Brokers and clusters for tests: they register as real ones do, and keep no messages."""
+"""Makes brokers and clusters for tests: they register as real ones do, and keep no messages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _PORT: Final = 10911
 
 
 class FakeBroker:
-    """A broker that is registered, and beats, while its ``with`` lasts.
+    """A broker that is registered, and sends heartbeats, while its ``with`` lasts.
 
-    Every later lookup at these name servers shows the change that a method made.
+    When a method other than ``kill`` has returned, every lookup at these name servers shows its change.
 
     Args:
         name_servers: ``host:port;host:port``.
         broker_name, broker_addr, settings: those of :class:`mqregistry.client.BrokerConfig`; nobody has to listen at
             ``broker_addr``.
         topics: names (4 queues, perm 6) or topics.
-        system_topics: whether it has the system topics of a real broker, too: TBW102, with which topics that do not
-            exist yet can be sent to, and others.
+        system_topics: add the system topics of a real broker, such as TBW102, with which clients can send to topics
+            that do not exist yet.
 
     Raises:
         PeerUnavailable: no name server accepted it. Raised by ``start``, the ``with``, and ``put_topic``.
@@ -52,7 +52,7 @@ class FakeBroker:
         self.stop()
 
     def start(self) -> None:
-        """Register; again, after ``stop`` or ``kill``."""
+        """Register; may be called again after ``stop`` or ``kill``."""
         if self._registrar is None:
             self._registrar = BrokerRegistrarSync(self.config, self.topics, self._name_servers)
             self._registrar.__enter__()
@@ -95,7 +95,7 @@ class FakeCluster:
 
     Args:
         name_servers: as FakeBroker.
-        masters: the number of broker names (broker-a, broker-b, ...). slaves: of each.
+        masters: the number of broker names (broker-a, broker-b, ...). slaves: the number of slaves of each.
         topics, system_topics, settings: of every broker.
 
     Attributes:

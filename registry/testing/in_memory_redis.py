@@ -1,19 +1,20 @@
-"""A Redis in this process, without a server: fakeredis, plus what the registry's scripts need and fakeredis lacks.
+"""Runs a Redis in this process: fakeredis, plus what the registry's scripts need and fakeredis lacks.
 
-Only this list says what it cannot do, and why; ``REAL_REDIS`` in tests/conftest.py names the tests that need more. Each
-point is written so that it can be reported to fakeredis as it is (seen with 2.40.0):
+This list says what fakeredis (2.40.0) does not do, or does in another way, so that each point can be reported to its
+authors. ``REAL_REDIS`` in tests/conftest.py names the tests that need a real Redis.
 
 - ``cmsgpack``, ``bit`` and ``redis.sha1hex``, which Redis gives to every script, are missing, and ``lua_modules`` takes
   only names that ``require`` finds on the machine. They are put into the Lua state here.
 - ``INFO`` is an unknown command, for clients and for scripts. The fields that are read are answered here.
-- ``cjson.encode`` makes ``[]`` of an empty table; that of Redis makes ``{}``. Replaced here.
+- ``cjson.encode`` makes ``[]`` of an empty table, Redis ``{}``. Replaced here.
 - ``HRANDFIELD key count`` of a key that is not there answers nil, Redis an empty list. Replaced here.
-- A script is compiled by each EVALSHA, and all garbage of the Lua state is collected after it: half of its time. Here
-  it is compiled once. Each command of a script goes from Lua to Python and back, so a registration of 10,000 topics
-  takes a third of a second instead of 10 ms: tests that measure, and those of very much, need a real Redis.
+- Each EVALSHA compiles its script, and then collects all garbage of the Lua state, which takes half of the time. Here a
+  script is compiled once, and Lua collects garbage in its own time. Each command of a script goes from Lua to Python
+  and back, so a registration of 10,000 topics takes a third of a second instead of 10 ms: tests that measure times, and
+  tests of very large tables, need a real Redis.
 - ``MEMORY USAGE`` is unknown, and there are no memory limits: the trim of streams by bytes needs a real Redis.
 - A HyperLogLog is of the type set, in Redis a string.
-- There is no persistence, no replication, no ACL of the commands of scripts, and no other process reaches it: tests of
+- There is no persistence, no replication, no ACL for the commands of scripts, and no other process reaches it: tests of
   rights, crashes, restarts, Sentinel and Cluster need real servers.
 """
 
@@ -36,7 +37,7 @@ except ImportError as error:  # the extra "testing" has it
 
 from ..store.connection.in_this_process import OPENERS
 
-# Strings and arrays of strings are all that the scripts pack.
+# The scripts pack only arrays, of strings and numbers; they read all items as strings.
 _MODULES: Final = rb"""
 bit = {}
 local function operation(of)
@@ -150,7 +151,7 @@ class _Lua:
         return getattr(self._runtime, name)
 
     def execute(self, source: bytes | str) -> Any:
-        """Run a script, or what fakeredis runs after each."""
+        """Run a script; leave out the garbage collection that fakeredis asks for after each script."""
         if source == "collectgarbage()":
             return None
         if source not in self._compiled:
@@ -185,9 +186,9 @@ class _FakeConnection(FakeAsyncRedisConnection):
 
 
 class InMemoryRedis(contextlib.AbstractContextManager["InMemoryRedis"]):
-    """A Redis that exists in this process alone, for a registry of tests; several are apart from each other.
+    """A Redis in this process alone, for a registry in tests; two of them share no data.
 
-    Its ``url`` is for ``Store(...)`` in this process, until :meth:`close`.
+    ``Store(...)`` in this process takes its ``url``, until :meth:`close`.
     """
 
     def __init__(self) -> None:
@@ -199,7 +200,7 @@ class InMemoryRedis(contextlib.AbstractContextManager["InMemoryRedis"]):
         self.close()
 
     def close(self) -> None:
-        """Forget it, with all it holds."""
+        """Drop this Redis, with its data."""
         OPENERS.pop(self.url, None)
 
     def _open(self) -> Any:

@@ -1,4 +1,4 @@
-"""A whole registry in this process: front end and sweeper in a thread, and its Redis is fakeredis."""
+"""Runs a whole registry in this process: front end and sweeper in a thread, with fakeredis as its Redis."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _STOP_S: Final = 10.0
 class InProcessRegistry(AnyRegistry):
     """A registry in this process while its ``with`` lasts; several may run at a time.
 
-    Clients of any process reach it over its port. Its Redis is fakeredis: ``redis-cli``, the commands of mqregistry and
-    other processes do not reach that; :class:`mqregistry.testing.LocalRegistry` has a real one.
+    Clients of any process reach it over its port. Its Redis is fakeredis, which ``redis-cli``, the commands of
+    mqregistry and other processes cannot reach; :class:`mqregistry.testing.LocalRegistry` has a real Redis.
 
     Args:
-        settings: of the front end: ``compat="4.8"``.
+        settings: of the front end, e.g. ``compat="4.8"``.
 
     Attributes:
         address: ``host:port`` of the name server: for ``RouteClient(...)``, NAMESRV_ADDR, a broker's ``-n``.
@@ -57,7 +57,7 @@ class InProcessRegistry(AnyRegistry):
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start it, and wait until it answers; again, after ``stop``: at the same address, with what it had."""
+        """Start it, and wait until it answers. After ``stop`` it has the same address and the same tables again."""
         if self.is_running:
             return
         ready: Future[None] = Future()
@@ -79,7 +79,7 @@ class InProcessRegistry(AnyRegistry):
         thread.join(_STOP_S)
 
     def close(self) -> None:
-        """End it for ever; the data in its Redis is lost."""
+        """End it for good; the data in its Redis is lost."""
         self.stop()
         self._redis.close()
 
@@ -94,20 +94,21 @@ class InProcessRegistry(AnyRegistry):
     async def _serve(self, ready: Future[None]) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         listener = socket.create_server((HOST, self.port))
-        told, tells = os.pipe()
-        os.set_blocking(tells, False)
-        os.set_blocking(told, False)
-        worker = Worker(Spec(self._settings, secrets.token_hex(8), 0, listener.detach(), tells))
+        # The pipe in which a worker reports to its supervisor.
+        read_fd, write_fd = os.pipe()
+        os.set_blocking(write_fd, False)
+        os.set_blocking(read_fd, False)
+        worker = Worker(Spec(self._settings, secrets.token_hex(8), 0, listener.detach(), write_fd))
         lines = bytearray()
 
-        def hear() -> None:
-            lines.extend(os.read(told, 1 << 16))
+        def read_reports() -> None:
+            lines.extend(os.read(read_fd, 1 << 16))
             if b'"ready"' in lines and not ready.done():
                 ready.set_result(None)
             if ready.done():
                 lines.clear()
 
-        self._loop.add_reader(told, hear)
+        self._loop.add_reader(read_fd, read_reports)
         try:
             async with Store(self.redis, self._settings.namespace, compat=self._settings.compat) as store:
                 await store.connect()
@@ -118,6 +119,6 @@ class InProcessRegistry(AnyRegistry):
                     await self._end.wait()
                     worker.stop()
         finally:
-            self._loop.remove_reader(told)
-            for pipe in (told, tells):
-                os.close(pipe)
+            self._loop.remove_reader(read_fd)
+            os.close(read_fd)
+            os.close(write_fd)

@@ -1,4 +1,4 @@
-"""A registry of its own for tests: ``mqregistry up`` on a free port, with its tables in a temporary folder."""
+"""Runs a registry for tests: ``mqregistry up`` on a free port, with its tables in a temporary folder."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _Value = TypeVar("_Value")
 
 
 def eventually(condition: Callable[[], _Value], what: str = "", timeout_s: float = 10.0) -> _Value:
-    """Ask a condition until it is true, and return its value.
+    """Call a condition until its value is true, and return that value.
 
     Raises:
-        AssertionError: it is not within ``timeout_s``; the message says ``what``.
+        AssertionError: it was not true within ``timeout_s``; the message has ``what``.
     """
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
@@ -50,7 +50,7 @@ def eventually(condition: Callable[[], _Value], what: str = "", timeout_s: float
 
 
 class AnyRegistry:
-    """The base of registries for tests: an address, the URL of their Redis, and reads of their name server."""
+    """Base of the registries for tests: address, URL of the Redis, and reads of the name server."""
 
     def __init__(self, redis: str) -> None:
         with socket.socket() as free:
@@ -67,11 +67,11 @@ class AnyRegistry:
         self.close()
 
     def start(self) -> None:
-        """Start it, and wait until it answers; again, after ``stop``: at the same address, with what it had."""
+        """Start it, and wait until it answers. After ``stop`` it has the same address and the same tables again."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the process for good."""
+        """End the registry for good."""
         raise NotImplementedError
 
     def brokers(self) -> dict[str, dict[int, str]]:
@@ -88,7 +88,7 @@ class AnyRegistry:
         return _run(self._asked(lambda server: ask_route(server, topic)))
 
     def clear(self) -> None:
-        """Remove every broker, with its topics, and the KV configuration: the next test begins with nothing."""
+        """Remove all brokers with their topics, and the KV configuration, for the next test."""
 
         async def work() -> None:
             async with open_existing(self.redis, "default") as store:
@@ -115,11 +115,11 @@ class AnyRegistry:
 class LocalRegistry(AnyRegistry):
     """A registry in processes of its own while its ``with`` lasts; several may run at a time.
 
-    It needs a server for the tables: the extra ``embedded``, or a redis-server 6.2 or later on PATH.
-    :class:`mqregistry.testing.InProcessRegistry` starts faster and needs none.
+    It needs the extra ``embedded``, or a redis-server 6.2 or later on PATH.
+    :class:`mqregistry.testing.InProcessRegistry` starts faster and needs no server.
 
     Args:
-        options: of ``mqregistry up``: ``"--compat", "4.8"``.
+        options: of ``mqregistry up``, e.g. ``"--compat", "4.8"``.
 
     Attributes:
         address: ``host:port`` of the name server: for ``RouteClient(...)``, NAMESRV_ADDR, a broker's ``-n``.
@@ -131,7 +131,7 @@ class LocalRegistry(AnyRegistry):
 
     def __init__(self, *options: str) -> None:
         self._options = options
-        self._folder = Path(tempfile.mkdtemp(prefix="mq"))  # short, as names of sockets are
+        self._folder = Path(tempfile.mkdtemp(prefix="mq"))  # short, because the path of a socket has a limit
         super().__init__(f"unix://{self._folder / 'redis.sock'}")
         self._process: subprocess.Popen[str] | None = None
 
@@ -141,7 +141,7 @@ class LocalRegistry(AnyRegistry):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, and wait until it answers; again, after ``stop``: at the same address, with what it had."""
+        """Start it, and wait until it answers. After ``stop`` it has the same address and the same tables again."""
         if self.is_running:
             return
         self.stop()
@@ -177,17 +177,17 @@ class LocalRegistry(AnyRegistry):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def log(self) -> str:
-        """What it has logged since it was started."""
+        """The lines that it has logged since it was started."""
         return (self._folder / "up.log").read_text(errors="replace")
 
     def _environment(self) -> dict[str, str]:
-        """The caller's environment without its settings, and with a folder of its own in which commands look for it."""
+        """The caller's environment without settings; XDG_RUNTIME_DIR, where commands look for an ``up``, is private."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         server = os.environ.get(_SERVER)
         return kept | {"XDG_RUNTIME_DIR": str(self._folder)} | ({_SERVER: server} if server else {})
 
 
 def _run(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """Run in a thread of its own: that of the caller may have an event loop."""
+    """Run a coroutine in another thread, because the caller's thread may have a running event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()

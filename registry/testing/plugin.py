@@ -1,4 +1,4 @@
-"""Fixtures for pytest, which finds them when mqregistry is installed (``-p no:mqregistry`` leaves them out).
+"""Defines the fixtures that pytest has when mqregistry is installed (``-p no:mqregistry`` leaves them out).
 
 Nothing is started, and nothing else is imported, before a test asks for a fixture.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def mq_registry_process() -> Iterator[AnyRegistry]:
-    """The registry of this run (of each xdist worker): in this process where fakeredis is installed, else a process."""
+    """The registry of this run (of each xdist worker): in this process if fakeredis is installed, else in others."""
     if find_spec("fakeredis") is not None and find_spec("lupa") is not None:
         from .in_process import InProcessRegistry
 
@@ -49,7 +49,7 @@ def _processes() -> Iterator[LocalRegistry]:
 
 @pytest.fixture(scope="session")
 def mq_local_registry() -> Iterator[LocalRegistry]:
-    """A registry of this run in processes of its own, with a real Redis, which commands and other processes reach."""
+    """A registry of this run in processes of its own; commands and other processes can reach its real Redis."""
     with _processes() as registry:
         yield registry
 
