@@ -4,7 +4,7 @@
   KEYS[1] meta       HASH
   ARGV[1] reader     its name, 1..200 bytes
   ARGV[2] epoch      of the namespace that was read, "" = any
-  ARGV[3...] pairs of stream (changes, heartbeats, lookups) and entry id; "0-0": nothing yet, hold all there is.
+  ARGV[3...] pairs of stream (changes, heartbeats, lookups) and entry id; "0-0": none yet, keep all entries.
              An older id than the last one changes nothing (call forget_reader first, to start over)
   DERIVED readers, and the streams
   RETURNS {"OK", now}; an error "MQREADER ..." names what is wrong, and then nothing is written

@@ -8,11 +8,11 @@
   ARGV[5] up_since   of the caller's last lease renewal, "" = there was none. If a gap (include/seen) has begun or
                      ended since, this call may be late and the broker may be back: the script takes cause as ""
   DERIVED every table of the namespace
-  RETURNS {"REMOVED", seq}: it was the last one, the broker is gone
+  RETURNS {"REMOVED", seq}: it was the last connection, the broker is removed
           {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Either another front end
           still has a connection, or none has one and the broker must beat soon (include/disconnected)
-          {"STALE", seq}: not the connection of the last registration; nothing happens
-  EVENTS  broker_closed, one for each row that had it
+          {"STALE", seq}: the entry of this front end is gone, or of another connection; nothing happens
+  EVENTS  broker_closed, one for each row that had the broker
   REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11, D33 ]]
 --- @include "include/open"

@@ -4,14 +4,15 @@
   KEYS[1] meta      HASH
   ARGV[1] topic
   ARGV[2] cluster   only from the brokers of this cluster; "" = everywhere
-  ARGV[3] limit     int   brokerNames a call that it is taken from, about
-  ARGV[4] rest      "" begins; else what the call before returned
+  ARGV[3] limit     int   about how many brokerNames this call takes the topic from
+  ARGV[4] rest      "" in the first call; else the rest that the call before returned
   ARGV[5] owner     the caller and his checked resources, see include/owner
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>, topic:<topic>, topics
-  RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": those were all, else call again with it
+  RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": no brokerName is left, else call again with it
           {"ASK", seq, resource, ...}: resources of its brokers for which the right was not checked; nothing was
           changed by this call, see include/owner
-  EVENTS  topic_deleted, when anything was there; with the queue data that it had, unless at more than 500 brokerNames
+  EVENTS  topic_deleted, when a brokerName had the topic; with its former queue data, unless it is of more than 500
+          brokerNames
   REPEAT  no effect      COST O(limit), and half a microsecond for each brokerName
   SOURCE  RouteInfoManager.deleteTopic ]]
 --- @include "include/open"

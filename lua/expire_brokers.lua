@@ -1,15 +1,16 @@
 --[[ expire_brokers: remove brokers whose heartbeat is overdue; the only script that removes silent brokers
   KEYS[1] meta       HASH
-  ARGV[1] limit      int   brokers a call, 1..1000
-  ARGV[2] topics     int   topics that lose write permission a call; those of a brokerName with more in parts, by later
-                     calls (include/wiping)
+  ARGV[1] limit      int   the most brokers that this call removes, 1..1000
+  ARGV[2] topics     int   the most topics that lose write permission in this call; later calls take it from the rest
+                     (include/wiping)
   DERIVED every table of the namespace
-  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, reaped, who...}: those that were
-          removed, the reaped ones first. more: the limits were reached, or topics are left: call again.
-          heard 0: no process that hears brokers renews its lease; nobody is removed, and next deadline says when to
+  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, reaped, who...}: the removed brokers, of
+          which the first "reaped" ones were reaped. more: a limit was reached, or topics are left: call again.
+          heard 0: no process that hears brokers renews its lease; no broker is removed, and next deadline says when to
           look again
-  EVENTS  broker_expired, one for each row that had it, or broker_reaped: it has no connection any more, one was seen
-          closing, and the process that held another connection has ended; write_perm_set where an earlier removal left topics
+  EVENTS  one for each row that had the broker: broker_expired, or broker_reaped: it has no connection any more, one was
+          seen closing, and the process that held another connection has ended. write_perm_set for topics that an
+          earlier removal left
   REPEAT  no effect      COST O(limit + topics)
   SOURCE  RouteInfoManager.scanNotActiveBroker; which silence counts: include/seen, include/disconnected ]]
 --- @include "include/open"
@@ -48,7 +49,7 @@ local looked_at = #due
 for i = 1, #due do
   local closed = call("HMGET", P .. "live:" .. due[i], "closed_at", "closed_as")
   if not closed[1] or call("EXISTS", P .. "channels:" .. due[i]) == 1 then
-    call("ZREM", P .. "disconnected", due[i]) -- it was attached again, was heard, or is gone
+    call("ZREM", P .. "disconnected", due[i]) -- the broker has a connection again, was heard, or is gone
   elseif not more then
     remove(due[i], closed[2] or "")
   end

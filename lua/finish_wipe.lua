@@ -1,10 +1,10 @@
---[[ finish_wipe: take what is left of the write permission of a brokerName, so that it can register
+--[[ finish_wipe: finish a wipe of write permission that was begun (include/wiping), so that the brokerName can register
   KEYS[1] meta         HASH
   ARGV[1] broker_name
-  ARGV[2] topics       int   topics a call
+  ARGV[2] topics       int   the most topics that this call changes
   DERIVED wiping, queues:<brokerName>, broker:<brokerName>
   RETURNS {seq, more 0|1}
-  EVENTS  write_perm_set, in parts of 500 topics, where write permission is left
+  EVENTS  write_perm_set, in parts of 500 topics, when a topic still had write permission
   REPEAT  no effect      COST O(topics) ]]
 --- @include "include/open"
 --- @include "include/expect"

@@ -1,6 +1,6 @@
---[[ give_back: write some of the changes that Redis lost back, from a front end that knows them
-  One front end at a time writes back, the one that knew most changes comes last. It compared its changes with the
-  present tables: after any other change it compares again.
+--[[ give_back: restore changes that Redis lost, from a worker of a front end that knew them
+  One worker at a time restores; the worker that knew most changes comes last. Before each call the worker compares what
+  it knew with the present tables. If another change comes first, the call is refused, and the worker compares again.
   KEYS[1] meta       HASH
   ARGV[1] losses     int   how many losses of this namespace the caller knew of
   ARGV[2] known_seq  int   the last change that it knew
@@ -14,11 +14,11 @@
   ARGV[8] gone       MessagePack array of <= 250 names
   DERIVED every table of the namespace; given_by, losses, lost_ms in meta
   RETURNS {"OK", seq}
-          {"RETRY", seq}: it is not at_seq; nothing is written
-          {"BUSY", seq}: another worker, which knew as much or more, is writing back
-          {"OUTDONE", seq}: such a worker has finished
-  EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered, each with what the giver
-          knew (include/emit)
+          {"RETRY", seq}: seq is not at_seq; nothing is written
+          {"BUSY", seq}: another worker, which knew as much or more, is restoring
+          {"OUTDONE", seq}: another worker, which knew as much or more, has finished
+  EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered; their member knew: see
+          include/emit
   REPEAT  no effect      COST O(given + gone); remove: as channel_destroyed ]]
 --- @include "include/open"
 --- @include "include/expect"
@@ -28,7 +28,8 @@
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 local GIVER_TIMEOUT_MS = 3000
--- A loss is noticed in this time. So it tells who was heard since, where the clock went back with the loss.
+-- A loss is noticed within this time. So if the clock of Redis went back with the loss, a broker that was heard in this
+-- time was heard after the loss.
 local NOTICED_MS = 5000
 local losses, known_seq, owner, kind, name = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[5], ARGV[6]
 local kept = call("HMGET", KEYS[1], "given_by", "losses")
@@ -100,7 +101,7 @@ if kind == "kv" then
       emit("kv_deleted", member .. ',"key":' .. cjson.encode(gone[i]))
     end
   end
-  call("HDEL", P .. "kv_sizes", name) -- to be counted again
+  call("HDEL", P .. "kv_sizes", name) -- the next put_kv counts it again
 elseif kind == "config" then
   expect("hash", P .. "config")
   note("giving")

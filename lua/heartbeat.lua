@@ -1,4 +1,4 @@
---[[ heartbeat: check whether a registration equals the last one; then it is only a sign of life
+--[[ heartbeat: check whether a registration equals the last one; if so, it is only a sign of life
   KEYS[1] meta         HASH
   ARGV[1] who          <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2] cluster      as in who
@@ -8,7 +8,8 @@
   ARGV[6] front_end
   ARGV[7] channel      <worker incarnation>/<connection>@b<opened_ms>, "" = none
   ARGV[8] bytes        size of the body
-  ARGV[9] owner        the caller, see include/owner; from another user, or in another cluster, it is a new registration
+  ARGV[9] owner        the caller, see include/owner. For another user than last time, or without the checked right for
+                       the row's cluster, the answer is DIFF
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}
           {"DIFF", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: decode it, and call

@@ -20,7 +20,7 @@ local created = 0
 if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
   created = 1
   local policy = "mqauth" .. string.sub(KEYS[1], 3, -5) .. "policy"
-  if redis.call("HEXISTS", policy, "mode") == 0 then -- first, for the login may lack the right
+  if redis.call("HEXISTS", policy, "mode") == 0 then -- before all other writes: the login may lack this right
     redis.call("HSET", policy, "mode", "observe", "revision", 1)
   end
   local kept, time = redis.call("HMGET", policy, "mode", "revision"), redis.call("TIME")
@@ -31,7 +31,7 @@ end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
 if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
-  -- fails at maxmemory; retried later
+  -- this fails at maxmemory, and a later call does it
   if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
     minor = ARGV[4]
   end

@@ -2,7 +2,7 @@
   KEYS[1] meta  HASH
   ARGV[1...] pairs of a user's name and the id of its secret
   DERIVED mqauth: used, users
-  RETURNS {"OK", noted}: the number of secrets that the users still have
+  RETURNS {"OK", noted}: how many of these secrets their users still have
   EVENTS  none
   REPEAT  a later time      COST O(pairs) ]]
 --- @include "include/open"

@@ -8,7 +8,7 @@
   RETURNS {"OK", kinds that are kept}
   EVENTS  none (entries on refusals; their schema: registry/auth/refused.py)
   REPEAT  counts again
-  COST    O(kinds of the call); over the limit of kept kinds O(these): the kinds seen longest ago are deleted ]]
+  COST    O(kinds of the call); over the limit of kept kinds O(kept kinds): those seen longest ago are deleted ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/auth"

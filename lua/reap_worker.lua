@@ -1,14 +1,14 @@
 --[[ reap_worker: clean up after worker processes whose lease ran out
   KEYS[1] meta       HASH
-  ARGV[1] limit      int   channel entries a call, 1..1000
+  ARGV[1] limit      int   the most channel entries that this call deletes, 1..1000
   ARGV[2] sweeper    the id of the caller, "" = it writes no status
   ARGV[3] process    its status (JSON, include/processes)
   DERIVED channels:<who>, held:, lease:, leases, releases, live:<who>, disconnected, processes, peers
   RETURNS {seq, more 0|1, reaped entries}
   EVENTS  none: no broker is removed here
   REPEAT  no effect      COST O(workers + processes + limit)
-  SOURCE  After an outage nothing is reaped until every worker had the time to renew, and nothing while no process hears
-          brokers (include/seen). For front ends "direct:..." see include/give_up ]]
+  SOURCE  After an outage no worker is reaped until every worker has had time to renew its lease, and none is reaped
+          while no process hears brokers (include/seen). For front ends "direct:..." see include/give_up ]]
 --- @include "include/open"
 --- @include "include/give_up"
 --- @include "include/seen"

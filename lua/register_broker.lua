@@ -34,7 +34,9 @@
                            until the script ends, so names come packed: see include/collect
   ARGV[26] more            "1": the caller writes the rest of this registration by further calls. Until the last call
                            the broker keeps its old DataVersion, or zeros, and has no digest; so if the caller dies,
-                           the broker's next registration is compared as a whole. Adds no entry to heartbeats
+                           the broker's next registration is compared as a whole. Adds no entry to heartbeats.
+                           "restored <seq>": the caller restores a broker that Redis lost, by comparing with the tables
+                           at seq; seq is checked instead of rev, n and config_rev, and this is no sign of life
   ARGV[27] owner           the caller and his checked resources, see include/owner
   ARGV[28...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
@@ -79,8 +81,8 @@ local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
 
--- First: does another user own what would change? If so, the reply says nothing about that broker, and no
--- stateVersion is compared.
+-- First: does another user own what would change? If so, the reply says nothing about the tables, and nothing is
+-- compared.
 local holder = row[id]
 local caller, enforced = asked_by(ARGV[27])
 if caller then
@@ -113,7 +115,7 @@ if restored and tonumber(restored) ~= seq or not restored and ((row.rev or "0") 
     advances = advances or not live[field] or less(live[field], value)
     same = same and live[field] == value
   end
-  local is_other_part = same and is_new_body == 1 -- of a split registration, which has one DataVersion
+  local is_other_part = same and is_new_body == 1 -- all parts of a split registration have one DataVersion
   if not restored and epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
     and not is_other_part then
     -- Another registration came since the caller compared, and it is at least as new: this one must not bring back
@@ -369,7 +371,7 @@ elseif live.user then
   call("HDEL", live_key, "user")
 end
 refresh(who, tonumber(ARGV[13]), live.closed_at, live.update_ms)
-if restored then -- that is no sign of life
+if restored then -- the broker itself gave no sign of life
   call("HDEL", live_key, "update_ms")
   call("HSET", live_key, "restored", n, live.update_ms and "update_ms" or "restored", live.update_ms or n)
 elseif live.restored then

@@ -1,9 +1,10 @@
---[[ release_channels: a draining worker gives up its channels, then its lease; of a sweeper that ends, only its status
-  is deleted. After a loss a worker gives up the channels that Redis has of it, and attaches its own
+--[[ release_channels: give up the channels of a draining worker, then its lease and status, or a sweeper's status
+  After Redis lost changes, a worker that does not end gives up the channels that Redis lists for it, and then attaches
+  those that it has.
   KEYS[1] meta         HASH
   ARGV[1] incarnation  of the worker, or the sweeper's id
-  ARGV[2] limit        int   channel entries a call, 1..1000
-  ARGV[3] ends         "1": the process ends, its lease goes
+  ARGV[2] limit        int   the most channel entries that this call deletes, 1..1000
+  ARGV[3] ends         "1": the process ends, so its lease and status are deleted, too
   DERIVED channels:<who>, held:, lease:, leases, releases, live:<who>, disconnected, processes, peers
   RETURNS {seq, more 0|1}
   EVENTS  none: no broker is removed here

@@ -10,7 +10,7 @@
 --- @include "include/emit"
 expect("hash", P .. "config")
 -- The effect of a registration depends on these keys. So a digest does not count after one of them changed: heartbeat
--- compares config_rev. Other keys leave config_rev alone: else each change would cost a decoding of every broker.
+-- compares config_rev. Other keys leave config_rev alone: else after each change every registration would be decoded.
 local DECIDES = {deleteTopicWithBrokerRegistration = true, brokerChannelExpiredTimeMs = true}
 local changed, voids = {}, false
 for i = 1, #ARGV, 2 do

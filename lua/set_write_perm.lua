@@ -4,12 +4,12 @@
   ARGV[1] broker_name
   ARGV[2] mode         "wipe": remove the write bit; "add": the perm becomes 6; "give": the given
                        topics get the write bit, and the others stay as they are
-  ARGV[3] topics       int   topics a call, about
-  ARGV[4] rest         "" begins; else what the call before returned
+  ARGV[3] topics       int   about how many topics this call reads
+  ARGV[4] rest         "" in the first call; else the rest that the call before returned
   ARGV[5] owner        the caller and his checked resources, see include/owner
   ARGV[6] given        MessagePack array of names, for "give" alone
   DERIVED queues:<brokerName>, broker:<brokerName>, wiping
-  RETURNS {"OK", seq, topics of the name, rest}; rest "": those were all, else call again with it
+  RETURNS {"OK", seq, topics of the name, rest}; rest "": no topic is left, else call again with it
           {"ASK", seq, resource}: nothing was changed by this call, see include/owner
   EVENTS  write_perm_set, in parts of 500 topics, when any perm changed: a change for each call
   REPEAT  no effect, the same count      COST O(topics)

@@ -4,7 +4,7 @@
   KEYS[1] meta      HASH
   ARGV[1] section   head, brokers, clusters, topic, filters, mappings, config, live
   ARGV[2] cursor    "0" begins
-  ARGV[3] count     members a page, about
+  ARGV[3] count     about how many members a page has
   ARGV[4...] topic      only for the section topic: each page has its queue data of some brokerNames. All queue data is
                         read by HGETALL and HSCAN, which cost less than a script
   DERIVED the tables

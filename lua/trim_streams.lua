@@ -6,15 +6,15 @@
   ARGV[1] most               int   entries to remove in this call; it also ends after some 4 MB
   ARGV[2] reader_timeout_ms  int   entries are not kept for a reader that did not call for this time
   ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = not
-             counted. For changes and lookups, bytes of the entries' JSON; heartbeats do not count these, so there it
-             is the memory that Redis uses for the stream
+             counted. Of changes and lookups these are the bytes of the entries' JSON; of heartbeats, whose entries hold
+             no such count, the bytes of memory that Redis uses for the stream
   DERIVED the streams, readers; stream_limits in meta: the hard entries, which limit every script that adds an entry
   RETURNS {entries removed, 1 if there is more to remove, 1 if Redis is at its maxmemory, alarm...};
           an alarm is "<kind> <stream> <reader>", kind
           near:   this reader has not acknowledged 80 % of a hard limit; a new alarm needs less than 60 % in between
           lost:   entries that it needs to continue without a gap were trimmed, or Redis lost them with its last writes
           silent: it did not call for reader_timeout_ms; stream is "-"
-          At maxmemory too: the first command frees memory, and Redis then lets the script finish
+          It also runs at maxmemory: its first write is a trim, after which Redis lets the script finish
   EVENTS  stream_alarm, ignorable, one for each alarm, when it begins
   REPEAT  no effect      COST O(most + readers) ]]
 --- @include "include/open"
@@ -50,7 +50,7 @@ local function runs(reader)
   return now_ms - reader.seen_ms <= reader_timeout_ms
 end
 
--- how many entries too many, by number and by bytes
+-- by how many entries a stream is over its limits of entries and bytes
 local function excess(state, entries, bytes)
   local over = state.entries - entries
   if bytes > 0 and state.bytes > bytes then
@@ -68,7 +68,7 @@ local function cut(stream, bound, entries)
   return gone > 0
 end
 
--- the entries that fit in the bytes, where only Redis knows what an entry needs
+-- limits in which the bytes are a number of entries: of heartbeats only Redis knows how many bytes an entry needs
 local function fit(stream, state, limit)
   local used = redis.pcall("MEMORY", "USAGE", P .. stream, "SAMPLES", 0) -- a look at each node of up to 100 entries
   if state.entries == 0 or limit.bytes == 0 or type(used) ~= "number" then
@@ -91,7 +91,7 @@ local function trim(stream)
   local limit = limits[stream]
   for name, reader in pairs(readers) do
     local position = reader.positions[stream]
-    if position and position.needs == "" and state.first ~= "" then -- it came while the stream was empty
+    if position and position.needs == "" and state.first ~= "" then -- the reader began while the stream was empty
       position.needs, unsaved[name] = state.first, true
     end
     if position and runs(reader) and (not held or before(position.id, held)) then

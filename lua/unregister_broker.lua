@@ -38,7 +38,7 @@ for field, value in pairs(row) do
 end
 local whos, clusters_of = {cluster .. "|" .. addr}, {cluster}
 if is_in_row then
-  -- in any cluster that it names: it may be alive under each one that names the brokerName
+  -- whichever cluster the request names: the address may be alive under every cluster that has the brokerName
   local clusters = call("SMEMBERS", P .. "clusters")
   for i = 1, #clusters do
     if clusters[i] ~= cluster and call("SISMEMBER", P .. "cluster:" .. clusters[i], name) == 1 then

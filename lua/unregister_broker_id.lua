@@ -19,7 +19,7 @@
           of an address that did not have this id
   REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.unregisterBroker (4.8.0). In Java an address that stays in a row without live info stays for
-          ever: here it counts as not alive, and is removed at its deadline or with its channel ]]
+          ever: here it counts as not alive, and is removed at its deadline or when its channel closes ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"

@@ -4,7 +4,7 @@
          by walking through all that have the same hash. If ten thousand names that end in numbers are in memory, a
          hundred of them share each hash; an attacker can choose names that all share one. So scripts read some hundred
          names, and free these before they read the next. ]]
-local WHOLE_HEAP_KB = 100000 -- to the end of a cycle; a full collection would go over everything twice
+local WHOLE_HEAP_KB = 100000 -- the step runs to the end of a cycle; a full collection would go over everything twice
 
 local function collect()
   pcall(collectgarbage, "step", WHOLE_HEAP_KB) -- Redis has it; a server that only imitates Redis may not

@@ -1,7 +1,7 @@
 --[[ disconnected: a broker without a connection: it may be alive or dead
   GIVES  disconnect(who, at_once): its last channel entry is gone. If one of its connections was seen closing since its
          last beat, it is removed (expire_brokers) unless it beats within one period of its beats and LATE_MS after that
-         close, or after the last gap (include/seen). Its deadline holds as well. at_once: it is known to be gone.
+         close, or after the last gap (include/seen). It is also removed at its deadline. at_once: it is known to be gone.
          The period is BEAT_MS; for another registerNameServerPeriod the time between its last beats (period_ms). ]]
 --- @include "include/expect"
 local BEAT_MS, LATE_MS = 30000, 5000

@@ -2,7 +2,8 @@
   After the arguments in the script's header comes one more: the author of the change, as JSON ({"how":...},
   registry/events/by.py). The last change that the caller knows may precede it, "<epoch> <seq> <chain> <entry id> ": if
   Redis has lost that change, the script ends with the error MQLOST and writes nothing. A worker that restores lost
-  changes sends "knew <losses> <seq> " instead; its events have it. emit removes the argument from ARGV.
+  changes sends "knew <losses> <seq> " instead; its events have these numbers as the member knew. emit removes the
+  argument from ARGV.
   GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
          topics is JSON object text without braces, may be long, or nil; then seq is the seq of the event ]]
 --- @include "include/expect"
@@ -21,7 +22,7 @@ if known_epoch and (known_epoch ~= epoch or known_chain ~= chain) then
     if found then
       return string.find(string.sub(found[2][2], 1, 90), '"chain":"' .. known_chain, 1, true)
     end
-    local first = call("XRANGE", P .. "changes", "-", "+", "COUNT", 1)[1] -- or it was trimmed
+    local first = call("XRANGE", P .. "changes", "-", "+", "COUNT", 1)[1] -- or the entry was trimmed
     return seq >= tonumber(known_seq)
       and (not first or tonumber(string.match(first[2][2], '^{"seq":(%d+)')) > tonumber(known_seq))
   end
@@ -41,6 +42,6 @@ local function emit(kind, members, topics)
   -- Each event has the bytes of all events so far: the first and the last give the size of the stream (trim_streams).
   changes_bytes = changes_bytes + #body + #topics
   local id = call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
-    body .. topics .. ',"at":' .. int(changes_bytes) .. "}") -- in one go: topics may be 26 kB
+    body .. topics .. ',"at":' .. int(changes_bytes) .. "}") -- one concatenation: topics may have 26 kB
   call("HSET", KEYS[1], "seq", int(seq), "chain", chain, "changes_bytes", int(changes_bytes), "last_change", id)
 end

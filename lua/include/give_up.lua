@@ -1,6 +1,6 @@
 --[[ give_up: delete the channel entries of a worker that is dead, or is shutting down
   GIVES  give_up(incarnation, limit) -> entries deleted, whether there is more. It deletes at most limit entries, and
-         removes no broker: live brokers come back through another front end (for others: include/disconnected).
+         removes no broker: live brokers send heartbeats through other front ends; include/disconnected has the others.
          A front end "direct:..." is a broker's own process, which writes to Redis itself: its end is the close of the
          broker's connection. The end of any other front end says nothing about its brokers. ]]
 --- @include "include/hash"

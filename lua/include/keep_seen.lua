@@ -13,7 +13,7 @@
 --- @include "include/disconnected"
 local BROKERS_AT_ONCE = 250
 
--- Start with the latest deadlines if they move later, else with the earliest, so that the other ranks do not change.
+-- Start with the latest deadlines if they move later, else with the earliest: so those not yet moved keep their ranks.
 local function move(key, gap_ms)
   for first = 0, call("ZCARD", key) - 1, BROKERS_AT_ONCE do
     local from, to = first, first + BROKERS_AT_ONCE - 1

@@ -3,7 +3,7 @@
          old is the present value or nil.
          no_namespace(kv_namespace) -> why the namespace may not be made (nil: it may, or it is there).
          save_size(kv_namespace, size); smaller(kv_namespace, key, old): that key is gone.
-         A size is the bytes of keys and values. kv_sizes keeps it beside the HASH; it is counted where that is missing ]]
+         A size is the bytes of keys and values. The HASH kv_sizes keeps it; a size that is missing there is counted ]]
 --- @include "include/expect"
 --- @include "include/collect"
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000

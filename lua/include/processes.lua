@@ -1,6 +1,6 @@
 --[[ processes: the status that each process of the registry writes
   GIVES  check_processes(): checks the types of the keys that the others write
-         tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/fleet/processes.py
+         tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/processes.py
          tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
          forget_process(id)
          forget_old_processes(): removes processes that wrote no status for an hour. For readers a process is gone when

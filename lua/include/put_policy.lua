@@ -2,8 +2,8 @@
   GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}, JSON "" removes the
          user; changed and mode_changed are the revisions that wrote them. The time of last use of a removed secret is
          deleted.
-         The policy keeps the revision that last changed each user, also of MOST_REMOVED removed users; then it forgets
-         all of these, and keeps the highest as "forgotten".
+         The policy keeps the revision that last changed each user, also of removed users. When there are more than
+         MOST_REMOVED of these, it forgets them all, and keeps the highest of their revisions as "forgotten".
          The event has only the revision. meta has a copy of it and of the mode for logins that cannot read the rest. ]]
 --- @include "include/expect"
 --- @include "include/emit"

@@ -53,7 +53,7 @@ local function save_reader(name, reader)
   call("HSET", P .. "readers", name, cjson.encode(reader))
 end
 
--- seq and at (bytes of all entries so far, this one included) as an entry tells them; nil where it does not
+-- an entry's members seq and at (the bytes of all entries up to this one), nil if it has none, and its length
 local function numbers_of(entry)
   local text = entry[2][2]
   -- an entry may have 25 kB: only its ends are looked at

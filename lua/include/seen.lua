@@ -5,7 +5,7 @@
          good_ms: the clock by which silence is measured. It is the clock of Redis while brokers are heard, and stands
          still in a gap; the renewal that ends the gap moves all deadlines by its length (keep_seen).
          gap_since(known): a gap has begun or ended since a lease renewal that returned known as up_since, "" = no
-         renewal did. Then Redis may have stood still, with a call of that process in its socket.
+         renewal did. Then Redis may have stood still while a call of that process waited in its socket.
          Workers of front ends hear brokers, and so do brokers' processes that write to Redis themselves. A sweeper
          does not: while it runs alone, silence says nothing about a broker. When the clock has gone back, heard is
          false, too, until a renewal has corrected seen_ms. ]]

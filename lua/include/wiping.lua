@@ -1,5 +1,5 @@
 --[[ wiping: take the write permission of a brokerName that lost its last master, in parts if it has many topics
-  GIVES  room: topics that this script may still change, so that it takes no more than some 30 ms of Redis
+  GIVES  room: how many topics this script may still change, so that it takes Redis some 30 ms at most
          plan_wipe(name, nil) -> event bodies of the topics that there is room for, write(); write also notes if topics
          are left
          wipe_on(name): continues the wipe of a name -> whether no topic is left
