@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 BROKERS_PER_CALL: Final = 50
 # Entries of channels of dead workers that one call deletes; this removes no broker.
 ENTRIES_PER_CALL: Final = 500
-# The pause between two such scripts, in which heartbeats, registrations and lease renewals run.
+# The pause between two such calls, in which heartbeats, registrations and lease renewals run.
 _BATCH_PAUSE_S: Final = 0.01
 REAP_EVERY_S: Final = 1.0
 CONFIG_EVERY_S: Final = 10.0
@@ -92,9 +92,9 @@ class Sweeper:
         """Make one.
 
         Args:
-            removed: gets the expired and the reaped brokers of each batch, as numbers. alarmed: gets every alarm.
-            swept: called when dead workers were cleaned up, about once a second.
-            passed: gets the time of every pass in seconds, and whether it went well.
+            removed: gets the number of expired and of reaped brokers of each batch. alarmed: gets every alarm.
+            swept: called after each cleanup of dead workers, about once a second.
+            passed: gets the duration of each pass in seconds, and whether it succeeded.
             http_address: of this process's /metrics, ``host:port``; "" = it has none.
         """
         self._store = store
@@ -119,7 +119,7 @@ class Sweeper:
         self._full_told_at: float | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sweep until ``stop`` is set. While Redis is away it waits; nothing ends this early."""
+        """Sweep until ``stop`` is set. While Redis is away it waits; no error ends it."""
         try:
             await self._sweep_until(stop)
         finally:
@@ -134,30 +134,27 @@ class Sweeper:
                     await self._leases.release(self._id)
 
     async def _sweep_until(self, stop: asyncio.Event) -> None:
-        retry_s = _RETRY_FIRST_S
-        away = False
+        retry_s, away = _RETRY_FIRST_S, False
         while not stop.is_set():
-            began_s, well = time.monotonic(), False
+            began_s, pause_s = time.monotonic(), None
             try:
                 pause_s = await self.sweep()
-                well = True
             except StoreUnavailable as error:
                 if not away:
                     logger.warning("%s; nothing is removed until it is back", error)
                 away = True
-                pause_s, retry_s = retry_s, min(_RETRY_MOST_S, retry_s * 2)
             except RegistryError as error:
                 logger.error("the sweep failed, and is tried again: %s", error)
-                pause_s, retry_s = retry_s, min(_RETRY_MOST_S, retry_s * 2)
             except Exception:  # a fault of ours must not end a front end, nor this loop
                 logger.exception("the sweep failed, and is tried again")
-                pause_s, retry_s = retry_s, min(_RETRY_MOST_S, retry_s * 2)
             else:
                 if away:
                     logger.warning("Redis is back")
                     self._patient_until_s = time.monotonic() + _PATIENCE_S
                 away, retry_s = False, _RETRY_FIRST_S
-            self._passed(time.monotonic() - began_s, well)
+            self._passed(time.monotonic() - began_s, pause_s is not None)
+            if pause_s is None:
+                pause_s, retry_s = retry_s, min(_RETRY_MOST_S, retry_s * 2)
             await wait_within(stop, pause_s)
 
     async def sweep(self) -> float:
@@ -166,7 +163,7 @@ class Sweeper:
         if now >= self._config_at:
             try:
                 await self._read_config()
-            except StoreError as error:  # it only sets the pace: brokers expire anyway
+            except StoreError as error:  # these settings are only intervals and limits: brokers expire anyway
                 logger.error("the shared configuration cannot be read: %s", error)
             self._config_at = now + CONFIG_EVERY_S
         if now >= self._trim_at:  # first of all: at maxmemory it is the one thing that makes room
@@ -190,7 +187,7 @@ class Sweeper:
                 self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
                 self._swept()
             if entries:
-                return _BATCH_PAUSE_S  # some of their brokers may have to go
+                return _BATCH_PAUSE_S  # some brokers that lost these entries may be due now
         if await self._tidy():
             return TIDY_PAUSE_MS / 1000
         wait_s = min(

@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
-# The most memory of an entry of heartbeats, on average: two and a half times the usual. The stream is bounded by its
-# number of entries; without this limit long broker names could make it as large as they like.
+# The most memory for an entry of heartbeats, on average: two and a half times the usual. The setting limits only the
+# number of entries, and names of brokers may be long.
 _HEARTBEAT_BYTES = 512
 
 

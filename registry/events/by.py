@@ -37,14 +37,14 @@ class By(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who caused a change. None: not known, or there is nothing to say."""
 
     how: str  # one of the words of this module; a later release may add others
-    # the user that sent it, also over a console with a login; of a program that writes to Redis itself,
-    # the user of its operating system
+    # the registry's user who sent the request, or who logged in at the console; for a program that writes to Redis
+    # itself, the user of the operating system
     user: str | None = None
-    # host:port of the sender, of a browser at a console with a login its address; of a program that writes to Redis
-    # itself <host name>/<process id>
+    # host:port of the sender; for a console with a login, the browser's address; for a program that writes to Redis
+    # itself, <host name>/<process id>
     peer: str | None = None
     via: str | None = None  # host:port of the proxy that the request came through
-    # <host name>:<port> of the front end that the request came to, or whose process did it
+    # <host name>:<port> of the front end that the request came to, or that the process belongs to
     front_end: str | None = None
     login: str | None = None  # the Redis user of a program that writes to Redis itself, if its URL names one
 
@@ -105,5 +105,5 @@ def _os_user() -> str:
 
 
 def _bounded(text: str) -> str:
-    """A text of this machine, with any bytes, as a text that JSON can have."""
+    """A text of this machine, which may have any bytes, in a form that events can hold."""
     return printable(text)[:MAX_NAME_BYTES]

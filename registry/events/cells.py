@@ -3,7 +3,7 @@
 :func:`operations` turns an event into a few operations. They change ``Tables`` and the live table in memory (those of
 the view, the audit and every replay), and silver in the lake. Operations are plain values, so that they can be sent to
 another process, and know nothing of the tables: an operation that removes a brokerName does not list what the
-brokerName had. (The tags are numbers to keep them short; processes of one release exchange them.)
+brokerName had. (The tags are numbers, which are short: only processes of one release exchange operations.)
 
 One operation has all topics of an event. It holds the event's own dict, so that no topic needs an object of its own.
 """
@@ -30,7 +30,7 @@ class SetRow(msgspec.Struct, array_like=True, tag=1, gc=False):
 
 
 class SetRev(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """The revision of a broker row, if that row exists."""
+    """The revision of a broker row; no effect if the row does not exist."""
 
     broker_name: str
     rev: int
@@ -125,7 +125,7 @@ def operations(change: Change) -> Sequence[Operation]:
     """What an event does, in the order in which it has to be done.
 
     Raises:
-        changes.UnknownChange: nobody knows what it does; nothing that follows may be applied either.
+        changes.UnknownChange: this release does not know what it does; no later event may be applied either.
     """
     return MEANINGS[type(change)](change)
 

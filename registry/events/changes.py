@@ -13,18 +13,18 @@ major work on a namespace side by side, in any order of upgrades and downgrades;
 
 A minor only adds, and releases that do not know the additions may ignore them:
 
-- members of events, and events of a new ``type`` with ``"ignorable":true``. An older release passes both over; an
-  event of an unknown type that is not ignorable is an error (:class:`UnknownChange`), never a wrong table.
+- members of events, and events of a new ``type`` with ``"ignorable":true``. An older release ignores both. An event
+  of an unknown type that is not ignorable is an error (:class:`UnknownChange`), never a wrong table.
 - fields of ``meta``, ``config``, ``broker:<brokerName>`` (no number) and ``live:<who>`` (not ``name:...``). Older
-  scripts leave them alone, delete them with the whole row, and do not renew them: such a field carries the ``rev`` or
-  ``n`` it was written at, and counts only while that is the row's. Other keys hold names and values alone.
+  scripts leave such a field alone, delete it with the whole row, and do not update it. So the field holds the ``rev``
+  or ``n`` at which it was written, and counts only while the row has the same. Other keys can get no new fields.
 - members of values that are written as a whole (queue data, mappings, entries of the other streams). An older release
   keeps what it does not change and drops the member with the value that it changes: absent must mean "not known".
-- keys of its own, with a TTL or such that it is no harm when an older release leaves them behind its broker or topic.
+- new keys, with a TTL, or harmless when an older release removes their broker or topic and leaves them behind.
 
-A minor that stores more of a registration includes its number in the digest, so that no release treats as complete a
-registration that another release stored. Everything else is a new major: it has a namespace of its own, brokers
-register at the front ends of both, and the older ones are then stopped (docs/operating.md, "Upgrading").
+A minor that stores more of a registration includes its number in the digest. So each release decodes a registration
+again that another release stored. Everything else is a new major: it has a namespace of its own, brokers register at
+the front ends of both, and the older front ends are then stopped (docs/operating.md, "Upgrading").
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Live(msgspec.Struct, frozen=True):
 
 
 class _Type:
-    """The ``type`` of an event, of its class as well: the tag of the struct."""
+    """The ``type`` of an event or of its class: the tag of the struct."""
 
     def __get__(self, change: Any, owner: type[Change]) -> str:
         tag = owner.__struct_config__.tag
         if tag is not None:
             return str(tag)
-        return "" if change is None else str(change.unknown_type)  # of a class that is no event by itself: none
+        return "" if change is None else str(change.unknown_type)  # "": this class is no event by itself
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -123,8 +123,8 @@ class BrokerRegistered(BrokerChange, frozen=True, tag="broker_registered"):
 class BrokerRefused(BrokerChange, frozen=True, tag="broker_refused"):
     """A registration was refused: a process with a higher stateVersion holds its id. Changes no route, ignorable.
 
-    The process of who, which was alive, does not count as alive until it registers again. The same is so after a
-    broker_unregistered that leaves it under another name.
+    The process ``who`` was alive, and does not count as alive until it registers again. The same holds after a
+    broker_unregistered if the process has another brokerName, too.
     """
 
 
@@ -155,9 +155,7 @@ class BrokerExpired(BrokerLost, frozen=True, tag="broker_expired"):
 
 
 class BrokerReaped(BrokerLost, frozen=True, tag="broker_reaped"):
-    """The process has no connection any more: one was seen closing, and the worker that held another ended. It was not
-    heard since.
-    """
+    """The process has no connection any more, and was not heard since: one closed, the worker of another one ended."""
 
 
 class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):
@@ -218,7 +216,7 @@ class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
 class AuthChanged(Change, frozen=True, tag="auth_changed"):
     """Users, rules or the mode of authentication were changed. Changes no table, ignorable."""
 
-    revision: int = 0  # of the policy; the event has no part of the policy: processes that may read it do so from Redis
+    revision: int = 0  # of the policy; what it says now is only in Redis, for processes that may read it
 
 
 class LaterChange(Change, frozen=True):
@@ -273,10 +271,10 @@ _topics_decoder: Final = msgspec.json.Decoder(dict[str, QueueData])
 
 
 class ChangeDecoder:
-    """Decodes entries of the change stream, and the topics that one shares with an entry before it only once.
+    """Decodes entries of the change stream; topics that an earlier entry had, too, are decoded only once.
 
-    When a whole fleet registers, the brokers of a cluster bring mostly the same topics. Their dicts are shared, and
-    must not be changed.
+    When a whole fleet registers, the brokers of a cluster bring mostly the same topics. Events share the dict of these
+    topics, so nobody may change it.
 
     Args:
         most_bytes: of the texts of topics that are kept; decoded they take about five times as much.
@@ -306,7 +304,7 @@ class ChangeDecoder:
                 del self._known[oldest]
             return msgspec.structs.replace(head, topics=topics)
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
-            # not as our scripts write it, or of a type that has no topics
+            # our scripts did not write this entry, or its type has no topics
             self.forget()
             return decode_change(entry)
 

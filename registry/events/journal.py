@@ -38,8 +38,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """One sign of life of a broker process, over one front end; a broker sends one to each of its namesrvAddr."""
 
     ms: int
-    # <cluster>|<brokerAddr>, the process; with compat 4.8 |<brokerAddr>, and the cluster is in the broker_registered
-    # event
+    # the process, <cluster>|<brokerAddr>; with compat 4.8 |<brokerAddr>: the broker_registered event has the cluster
     who: str
     front_end: str
     # same: a registration that changes nothing; changed: one that was decoded and stored (an event of the same time

@@ -1,6 +1,6 @@
 """The one rule for all followers of a change stream: which event continues the stream, and which shows a gap.
 
-Tables that are read as of one change, and followed from there, are :class:`Loaded`.
+:class:`Loaded` reads tables, and applies the changes that follow.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ class Follow:
     """Reads the changes of a namespace in their order, from a place on.
 
     A change continues the stream if it has the next number, and names the last change's chain. Anything else is a gap,
-    which is raised once. A keeper of tables must read them again then; a program that only shows changes may read on,
-    and gets those after the gap.
+    which is raised once. A program that keeps tables must then read them again. A program that only shows changes may
+    read on, and gets the changes after the gap.
 
     Attributes:
-        epoch, seq, chain: of the last change that was read. seq None: any change may be the next one; chain "": any.
+        epoch, seq, chain: of the last change that was read. seq None: any change may be the next one; chain "": it may
+            have any chain.
 
     Args:
         store: its timeout must exceed the ``block_ms`` of each read.
@@ -46,7 +47,7 @@ class Follow:
         self._store = store
         self._reader = ChangeReader(store, last_id or START)
         self._parts = Parts()
-        self._ahead: list[Change] = []  # behind a gap
+        self._ahead: list[Change] = []  # changes after a gap: read, and not returned yet
 
     @classmethod
     def behind(cls, store: Store, head: NamespaceHead) -> Follow:
@@ -73,7 +74,7 @@ class Follow:
                 self._ahead = changes[place:]
                 if place:
                     return changes[:place]
-                await self.check()  # of a history that ended it knows more
+                await self.check()  # if this history has ended, check raises a gap that says more
                 self._go_on_at(self.epoch, change.seq - 1, change.after or "")
                 raise gap
             self.seq, self.chain = change.seq, change.chain or ""
@@ -91,13 +92,13 @@ class Follow:
         return self._parts.add(change)
 
     async def check(self) -> None:
-        """Ask Redis whether it still has the history that is followed: a stream that vanished says nothing.
+        """Ask Redis whether it still has the history that is followed: a read of a stream that vanished only waits.
 
         Raises:
-            StreamGap: it has another epoch, or its stream was trimmed up to its end.
-            NoNamespace: it has none. StoreUnavailable: no answer.
+            StreamGap: the epoch has changed, changes were lost, or the stream was trimmed up to its end.
+            NoNamespace: the namespace is gone. StoreUnavailable: no answer.
         """
-        if not await self._store.exists():  # reading the head would make it
+        if not await self._store.exists():  # read_head would make it
             raise NoNamespace(
                 f"no namespace {self._store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
             )
@@ -106,8 +107,8 @@ class Follow:
             return
         if self.epoch and head.epoch != self.epoch:
             gap = StreamGap(
-                f"the namespace was made anew (epoch {head.epoch}, was {self.epoch}): how what was known up to change "
-                f"{self.seq} went away is in no stream"
+                f"the namespace was made anew (epoch {head.epoch}, was {self.epoch}) after change {self.seq} was read: "
+                "no stream says what happened to the tables in between"
             )
             self._go_on_at(head.epoch, 0, "", START)
             raise gap
@@ -121,7 +122,7 @@ class Follow:
             raise gap
 
     async def _look_ahead(self) -> bool:
-        """Whether the stream has a change behind those that were read."""
+        """Whether the stream has a change after those that were read."""
         self._ahead = self._ahead or await self._reader.read(block_ms=0)
         return bool(self._ahead)
 

@@ -54,7 +54,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """One key, or of a stream some entries. auth: it is below ``mqauth:``. name: without the namespace's prefix."""
+    """One key, or some entries of a stream. auth: the key begins with ``mqauth:``. name: it, without its prefix."""
 
     auth: bool
     name: bytes
@@ -64,7 +64,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _client(url: str) -> Any:
-    # raw: a transaction on a cluster has no other answers
+    # raw: in a transaction on a cluster, redis-py does not parse answers
     raw = ("HGETALL", "SMEMBERS", "ZRANGE", "XREVRANGE", "XRANGE")
     return open_blocking_client(parse_url(url), timeout_ms=_TIMEOUT_MS, raw=raw)
 
@@ -95,7 +95,8 @@ def back_up(url: str, namespace: str, file: Path) -> Head:
     """Write a file of all that a namespace has; only its user may read it.
 
     Raises:
-        StoreUnavailable, StoreError: Redis; or there is no such namespace. OSError: the file cannot be written.
+        StoreUnavailable, StoreError: an error of Redis; or there is no such namespace. OSError: the file cannot be
+            written.
     """
     client = _client(url)
     part = file.with_name(file.name + ".part")
@@ -133,7 +134,7 @@ def _read(client: Any, namespace: str) -> dict[bytes, tuple[str, int, Any]]:
         known = [name for name in names if reads[name] in _READS]
         contents = _many(client, known, partial(_ask, reads), transaction=True)
         if _names(client, namespace) - set(names):
-            continue  # a key was added meanwhile, perhaps before that moment: read again
+            continue  # a key was added meanwhile, perhaps before the transaction: read again
         lives = _many(client, known, lambda to, key: to.pttl(key), transaction=False)
         found = zip(known, contents, lives, strict=True)
         return {name: (reads[name], ttl, content) for name, content, ttl in found if content}
@@ -176,7 +177,8 @@ def restore(url: str, namespace: str, file: Path) -> Head:
     The namespace exists again when all is written: until then nobody can use it, even if this call is interrupted.
 
     Raises:
-        StoreUnavailable, StoreError: Redis; or a front end serves the namespace; or it is no backup. OSError: the file.
+        StoreUnavailable, StoreError: an error of Redis; or a front end serves the namespace; or the file is no backup.
+        OSError: the file cannot be read.
     """
     for _ in _of_file(file):  # before anything is deleted: make sure that the whole file can be read
         pass

@@ -22,11 +22,10 @@ class KvStore:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._call = store.call
 
     async def put(self, kv_namespace: str, key: str, value: str | None, *, by: By | None = None) -> int:
-        """Store one key; None makes the namespace exist and the key absent, as in Java. LimitExceeded: too large."""
+        """Store one key. value None: there is the namespace then, but no key, as in Java. LimitExceeded: too large."""
         reply = await self._call("put_kv", kv_namespace, key, "0" if value is None else "1", value or "", by=by)
         if reply[0] == b"REFUSED":
             raise LimitExceeded(f"KV configuration, namespace {kv_namespace!r}: {reply[2].decode()}")

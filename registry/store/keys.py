@@ -1,8 +1,9 @@
 """Every Redis key of the project: a function for each kind, with the namespace and the rest of the key as arguments.
 
-docs/redis.md describes each kind: its type and contents, when it expires, which scripts write it, and the same table of
-the Java NameServer; tests/store/test_keys.py compares these with the scripts. A *who* is
-``<cluster>|<broker address>`` (``Behaviour.who``), an *incarnation* the random name of one life of a front-end worker.
+docs/redis.md describes each kind: its type and contents, when it expires, which scripts write it, and which table of
+the Java NameServer holds the same; tests/store/test_keys.py compares that page with the scripts. A *who* is
+``<cluster>|<broker address>`` (``Behaviour.who``). An *incarnation* is the random name that a worker process takes when
+it starts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _auth(name: str) -> Callable[[str], str]:
     return lambda namespace: auth_prefix(namespace) + name
 
 
-# the namespace, and what changes of it
+# the namespace, its streams, and their readers
 
 meta = _one("meta")
 changes = _one("changes")

@@ -23,13 +23,13 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PAIRS_PER_CALL = 500
 _RELEASES_PER_CALL = 500
 
-# A call takes some 4 ms of Redis; all sweepers together make one in TIDY_PAUSE_MS.
+# A call of tidy_topics takes about 4 ms of Redis; all sweepers together make one such call in TIDY_PAUSE_MS.
 _SETS_PER_CALL = 1000
 TIDY_PAUSE_MS = 10
 
 
 def opened_now() -> str:
-    """The end of a channel value: the time at which its connection was opened, for lua/include/liveness.
+    """The last part of a channel value, for lua/include/liveness: the time at which its connection was opened.
 
     All workers of a front end are on one machine. The time since its boot, which wall clock changes do not move, shows
     which of two connections of one broker is the younger.
@@ -54,7 +54,7 @@ class Renewal(NamedTuple):
 
     @property
     def overdue_ms(self) -> int:
-        """How long the first overdue broker has been overdue; 0: no broker is. More than seconds: no sweeper runs."""
+        """How long the first overdue broker has been overdue; 0: none is. More than some seconds: no sweeper runs."""
         return 0 if self.first_deadline_ms is None else max(0, self.now_ms - self.first_deadline_ms)
 
 
@@ -103,8 +103,8 @@ class LeaseStore:
     async def release(self, incarnation: str, *, ends: bool = True) -> None:
         """Give up every channel of this worker, its lease and its status; for a sweeper, only its status.
 
-        This removes no broker. A broker that has no channel any more, and that lost one since its last
-        heartbeat, has the time to beat once. ends: the process ends; else it gives up only its channels.
+        This removes no broker. A broker without any channel, of which a connection was closed since its last heartbeat,
+        has the time for one heartbeat before it is removed. ends: False: the worker keeps its lease and status.
         """
         while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, int(ends)))[1]:
             pass
@@ -112,7 +112,7 @@ class LeaseStore:
     async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:
         """Remove up to ``limit`` overdue brokers, and the write permission of at most ``topics`` of their topics.
 
-        A broker with more topics is removed at once; the next calls take the permission of the others.
+        A broker with more topics is removed at once; later calls take the write permission of its other topics.
         """
         _, deadline, now, heard, more, reaped, *names = await self._call("expire_brokers", limit, topics)
         next_deadline_ms = int(deadline) if deadline else None
@@ -123,7 +123,7 @@ class LeaseStore:
 
         Args:
             sweeper: the id of the caller, if it writes a status.
-            process: that status (:class:`mqregistry.store.processes.SweeperFacts` as JSON).
+            process: the status of that sweeper (:class:`mqregistry.store.processes.SweeperFacts` as JSON).
         """
         _, more, entries = await self._call("reap_worker", limit, sweeper, process)
         return entries, bool(more)

@@ -18,7 +18,7 @@ _pack: Final = msgspec.msgpack.encode
 
 
 class Giver:
-    """A worker that restores lost changes, by the losses and the last change that it knew; see lua/give_back."""
+    """A worker that restores lost changes (lua/give_back). It knew ``losses`` losses, and changes up to known_seq."""
 
     def __init__(self, store: Store, losses: int, known_seq: int) -> None:
         self._store = store.knowing(f"knew {losses} {known_seq} ")

@@ -29,7 +29,7 @@ from .store import Store
 _BROKERS_PER_CALL: Final = 500
 _SETS_AT_ONCE: Final = 500
 _LOOKED_AT_AGAIN: Final = 200
-"""Entries that seem wrong, and are asked for again: the tables may have changed while they were read."""
+"""The most entries that seem wrong and are read again: the tables may have changed while they were read."""
 
 
 class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,9 +54,9 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     heard_ms_ago: int
     expires_in_ms: int
     front_ends: int
-    # who registered it so; UNSET: the tables in Redis do not say. None: the lake does not know
+    # who registered it; UNSET: the broker was read from Redis, which does not hold this. None: the lake does not know
     registered_by: By | msgspec.UnsetType | None = msgspec.UNSET
-    # which front ends, and from where; UNSET: the lake does not know
+    # to which front ends, and from where; UNSET: the broker was read from the lake, which does not hold this
     connections: list[BrokerConnection] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -153,7 +153,7 @@ async def read_topics(store: Store) -> list[TopicInfo]:
 async def read_topic_tables(store: Store, topic: str) -> Tables:
     """The part of the tables that makes the route of one topic, and the shared configuration.
 
-    Some commands and, for every 500 brokerNames that there are, one short script, for any number of topics.
+    Cost: some commands, and one short script for every 500 brokerNames of the namespace.
     """
     namespace = store.namespace
     queue_datas = await read_topic_queues(store, topic)
@@ -193,7 +193,7 @@ async def read_rows(store: Store, broker_names: Iterable[str]) -> dict[str, Brok
 
 
 async def read_topic_names(store: Store) -> set[str]:
-    """The names of all topics; one that many brokers had may be missing, or be left over, for some seconds."""
+    """The names of all topics. A broker's many new or removed topics may be missing, or left over, for some seconds."""
     return {topic.decode("utf-8", "replace") for topic in await read_set(store, keys.topics(store.namespace))}
 
 
@@ -237,7 +237,7 @@ async def read_workers(store: Store) -> list[WorkerInfo]:
 
 
 async def count_unsettled(store: Store) -> int:
-    """BrokerNames whose topics tidy_topics has not entered, or taken out, yet."""
+    """How many brokerNames have topics that tidy_topics still has to enter into the sets of topics, or take out."""
     arriving, leaving = await store.read(
         ("HLEN", keys.arriving(store.namespace)), ("HLEN", keys.leaving(store.namespace))
     )  # fmt: skip

@@ -6,6 +6,7 @@ and without a round trip of its own (lua/include/processes.lua). The status of a
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -35,10 +36,10 @@ DRAIN_SEEN_MS: Final = 180_000
 
 
 class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The clients of one worker with a route from before the write permission of a broker name was taken."""
+    """The clients of one worker that may have a route from before a brokerName lost its write permission."""
 
-    seq: int  # of the change that took it
-    # how many clients were heard within the last minutes, and have not looked up each of its topics again
+    seq: int  # of the change that took the permission
+    # how many clients were heard within DRAIN_SEEN_MS, and have not looked up each topic of the brokerName again
     waiting: int = 0
     addresses: list[str] = []  # the first of them
     not_known: int = 0  # clients that asked for too many topics for a worker to remember
@@ -63,12 +64,12 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     seq: int = 0  # of the last change that its tables have
     connections: int = 0
     brokers: int = 0  # broker processes that have their connection here
-    # those of its brokers that others will hardly reach at the address that they register, in words
+    # a sentence for each of its brokers whose registered address others can hardly reach
     unreachable: list[str] = []
-    # key -> value and source of what the front end was started with, of its first worker alone; without secrets
+    # settings that the front end was started with, key -> value and source, without secrets; of the first worker alone
     # (:func:`mqregistry.config.in_force.own_values`)
     settings: dict[str, tuple[str, str]] = {}
-    drains: dict[str, DrainFacts] = {}  # of broker names whose write permission was taken while it followed the changes
+    drains: dict[str, DrainFacts] = {}  # of brokerNames that lost write permission while it followed the changes
 
 
 class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="sweeper", tag_field="kind"):
@@ -149,7 +150,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int
     workers_expected: int
     workers: list[WorkerNow]
-    settings: dict[str, tuple[str, str]] = {}  # what it was started with, as its workers tell it
+    settings: dict[str, tuple[str, str]] = {}  # as in WorkerFacts
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +169,7 @@ _peers = msgspec.json.Decoder(dict[str, PeerAddress])
 
 def encode_peers(peers: Iterable[tuple[str, PeerAddress]]) -> bytes:
     """Who -> its peer, as Redis keeps it; the first ``PEERS_MOST`` of them."""
-    return msgspec.json.encode({who: peer for (who, peer), _ in zip(peers, range(PEERS_MOST), strict=False)})
+    return msgspec.json.encode(dict(itertools.islice(peers, PEERS_MOST)))
 
 
 async def read_fleet(store: Store) -> Fleet:
@@ -192,8 +193,8 @@ async def _read_processes(store: Store, now_ms: int) -> tuple[list[WorkerNow], l
         told, _, text = value.partition(b" ")
         try:
             told_ms, facts, name = int(told), _facts.decode(text), raw_id.decode()
-        except ValueError as error:  # also of another release: what it tells cannot be read, it works all the same
-            logger.debug("what the process %r tells of itself cannot be read: %s", raw_id, error)
+        except ValueError as error:  # perhaps another release wrote it; the process may work all the same
+            logger.debug("the status of the process %r cannot be read: %s", raw_id, error)
             continue
         silent_ms = now_ms - told_ms
         if isinstance(facts, WorkerFacts):
@@ -250,7 +251,7 @@ def _front_end(name: str, workers: list[WorkerNow], seq: int) -> FrontEnd:
 class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
     """A connection of a broker process, and the front end that it goes to."""
 
-    # its name; its id if it has told nothing of itself. A broker's own process, which writes to Redis itself, is direct
+    # its name; its id if it wrote no status; "direct": a broker's own process, which writes to Redis itself
     front_end: str
     address: str  # of the front end, host:port
     worker: str  # the worker process
@@ -275,11 +276,11 @@ class BrokerConnections:
         for front_end, channel in channels.items():
             incarnation = channel.partition(b"/")[0].decode("utf-8", "replace")
             facts = self._workers.get(incarnation)
-            told_nothing = "direct" if front_end.startswith(b"direct:") else front_end.decode("utf-8", "replace")
+            without_status = "direct" if front_end.startswith(b"direct:") else front_end.decode("utf-8", "replace")
             peer = self._peers.get(incarnation, {}).get(who, PeerAddress(""))
             found.append(
                 BrokerConnection(
-                    facts.name if facts else told_nothing, facts.address if facts else "", incarnation, peer.address,
+                    facts.name if facts else without_status, facts.address if facts else "", incarnation, peer.address,
                     peer.via,
                 )
             )  # fmt: skip

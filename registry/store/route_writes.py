@@ -22,7 +22,7 @@ TOPICS_AT_ONCE: Final = 3000
 """A script changes the perm of no more topics: Redis needs up to 10 microseconds for each."""
 
 ENTRIES_PER_CALL: Final = 10_000
-"""The topics that one call writes, up to 3 microseconds each; a larger registration takes several calls, in turn."""
+"""The most topics that one call writes, up to 3 microseconds each; a larger registration takes several calls."""
 
 _BROKERS_PER_CALL: Final = 2000
 """The most brokers from which one call removes a topic: about 10 microseconds each."""
@@ -33,7 +33,7 @@ _NAMES_PER_ARGUMENT: Final = 250
 # The shortest and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
 _TIMEOUT_MS = (1000, 3_600_000)
 
-_QUEUE_DATA_BYTES: Final = 24  # of a cell of MessagePack, or some more; the rest is the name
+_QUEUE_DATA_BYTES: Final = 24  # a packed cell has about this many bytes besides the topic's name
 
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
@@ -43,7 +43,7 @@ _ARRAY_16: Final = b"\xdc"
 
 
 class Channel(NamedTuple):
-    """The connection of a broker: ``value`` is ``<worker incarnation>/<connection>`` and ``leases.opened_now()``."""
+    """A broker's connection. value: ``<worker incarnation>/<connection>``, followed by ``leases.opened_now()``."""
 
     front_end: str
     value: str
@@ -55,8 +55,8 @@ NO_CHANNEL = Channel("", "")
 class HeartbeatReply(NamedTuple):
     """The reply of the heartbeat script."""
 
-    # the registration equals the last one; master_addr and ha_server_addr are the answer then. Otherwise it must be
-    # compared with n and data_version (None: the broker is not known)
+    # True: the registration equals the last one, and master_addr and ha_server_addr are the answer. False: it must be
+    # compared with the tables; n and data_version are those of the last one (None: the broker is not known)
     same: bool
     seq: int
     master_addr: str = ""
@@ -67,7 +67,7 @@ class HeartbeatReply(NamedTuple):
 
 
 class EncodedTopics(NamedTuple):
-    """Some topics of a registration in the form of the script; several of these make a part."""
+    """Some topics of a registration, encoded for the script; one event has the topics of several of these."""
 
     size: int  # how many
     cells: bytes  # topic, queue data, topic, ... as MessagePack strings
@@ -84,7 +84,7 @@ class Registered(NamedTuple):
     changed: bool = False
     n: str = "0"
     owner: str = ""  # with OK and FOREIGN: another user who had registered this broker or its id; "" = none
-    compare_with: HeartbeatReply | None = None  # compare again with these
+    compare_with: HeartbeatReply | None = None  # with RETRY: what to compare the registration with again
 
 
 class Touched(NamedTuple):
@@ -92,9 +92,9 @@ class Touched(NamedTuple):
 
     seq: int
     data_version: DataVersion | None
-    refreshed: bool = False  # it counted, as a sign of life or as a goodbye
+    refreshed: bool = False  # the heartbeat counted as a sign of life, or the 104 as a goodbye
     owner: str = ""  # another user who registered this broker; "" = nobody did
-    foreign: bool = False  # for that it did not count
+    foreign: bool = False  # it did not count because that user owns the broker
 
 
 def _maybe(value: str | None) -> str:
@@ -153,7 +153,7 @@ class RouteStore:
         default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, restored_at: int | None = None,
         owner: str = "", by: By | None = None,
     ) -> Registered:  # fmt: skip
-        """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
+        """Write what a registration changes, if the tables did not change since the comparison. O(topics of the diff).
 
         More than ENTRIES_PER_CALL topics are written by several calls. If one is not accepted, or this process ends,
         the earlier ones stay, and the next registration is compared as a whole.
@@ -259,7 +259,10 @@ class RouteStore:
     async def channel_destroyed(
         self, who: str, of: Channel, cause: str = "client", *, up_since_ms: int | str = "", by: By | None = None
     ) -> str:
-        """Report that a connection closed, and why if that says that the broker is gone: REMOVED, KEPT or STALE."""
+        """Report that a connection closed; returns REMOVED, KEPT or STALE.
+
+        cause: why the close shows that the broker is gone; "" = it does not show that.
+        """
         return text((await self._call("channel_destroyed", who, *of, cause, up_since_ms, by=by))[0])
 
     async def set_write_perm(
@@ -317,7 +320,7 @@ class _Call(NamedTuple):
 
 
 def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
-    """The diff in as many calls as it takes: nearly always one. Encoded one after the other."""
+    """The calls that write the diff, nearly always one; each is encoded when its turn comes."""
     dropped = (_pack(some) for some in _slices(diff.dropped))
     mappings = (_pack(list(_flat(some))) for some in _slices(diff.mappings))
     if diff.entries <= ENTRIES_PER_CALL:
@@ -351,7 +354,7 @@ def _topic_calls(parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
 
 
 def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Join encoded topics as the script has them, each (topics, cells, body) of no more than an event holds."""
+    """Join encoded topics to parts, (number of topics, cells, body) each, with no more topics than an event holds."""
     for part in _grouped(encoded, lambda one: one.size, TOPICS_PER_EVENT):
         size = sum(one.size for one in part)
         cells = b"".join((_ARRAY_16, (2 * size).to_bytes(2, "big"), *(one.cells for one in part)))

@@ -1,9 +1,9 @@
 """Loads the Lua scripts: their text with includes, their number of arguments, their digest.
 
 The only module that reads ``lua/``. A script's header is its contract: ``KEYS[1]`` is always the namespace's
-meta key (its hash tag carries every other key), ``ARGV[i]`` lines name the arguments, and a line
-``ARGV[i...]`` says that any number may follow. A script that appends events takes one more as the last: the author of
-the change (``lua/include/emit.lua``).
+meta key (all other keys have the same hash tag), ``ARGV[i]`` lines name the arguments, and a line
+``ARGV[i...]`` says that any number may follow. A script that appends events takes one more argument, the last: the
+author of the change (``lua/include/emit.lua``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _find_folder() -> Traversable:
 
 
 FOR_READERS: Final = ("acknowledge", "read_auth", "read_broker", "read_streams", "snapshot")
-"""Scripts of logins that may run loaded scripts and send none of their own: front ends and sweepers load them."""
+"""The scripts for logins that may only run loaded scripts: front ends and sweepers load them."""
 
 
 class Script(NamedTuple):

@@ -30,11 +30,11 @@ _PAGE = {
     "mappings": 200,
     "live": 80,
 }
-_CELLS = 5000  # topics of which the queue data is asked for at once
-_NAMES = 500  # brokerNames whose numbers of topics are asked for at once
-_LOOKED_AT = 500  # brokerNames that are searched for the queue data of one topic
+_CELLS = 5000  # the most topics whose queue data one round trip asks for
+_NAMES = 500  # the most brokerNames whose numbers of topics one round trip asks for
+_LOOKED_AT = 500  # brokerNames that one call searches for the queue data of one topic
 _KV_AT_ONCE = 10  # namespaces whose values are read side by side
-# Most topics of a registry have one of few values, and share it.
+# Most topics of a registry have one of few queue datas; equal ones share one object.
 _decode_queue_data = functools.lru_cache(maxsize=16_384)(msgspec.json.Decoder(QueueData).decode)
 # section -> the key of one row of it
 _ROW: dict[str, Callable[[str, str], str]] = {
@@ -56,7 +56,7 @@ class NamespaceHead(NamedTuple):
     up_since_ms: int  # no broker is removed for silence before this time plus its timeout
     now_ms: int  # the time of Redis
     last_id: str  # the last entry of the change stream
-    chain: str = ""  # of its event
+    chain: str = ""  # of the last event
 
 
 def pairs(flat: list[bytes]) -> Iterable[tuple[bytes, bytes]]:
@@ -72,20 +72,14 @@ async def read_head(store: Store) -> NamespaceHead:
     )
 
 
-class _Pages:
-    """The pages of one section, one after the other; count: names that the next one may have, about."""
-
-    def __init__(self, store: Store, section: str, count: int) -> None:
-        self._store, self._section, self.count = store, section, count
-
-    async def __aiter__(self) -> AsyncIterator[list[Any]]:
-        cursor: bytes = b"0"
-        while True:
-            page = await self._store.call("snapshot", self._section, cursor, self.count)
-            cursor = page[0]
-            yield page
-            if cursor == b"0":
-                return
+async def _pages(store: Store, section: str) -> AsyncIterator[list[Any]]:
+    cursor: bytes = b"0"
+    while True:
+        page = await store.call("snapshot", section, cursor, _PAGE.get(section, 100))
+        cursor = page[0]
+        yield page
+        if cursor == b"0":
+            return
 
 
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
@@ -97,7 +91,7 @@ async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, l
         async for name, flat in _read_kv_section(store):
             yield name, flat
         return
-    async for page in _Pages(store, section, _PAGE.get(section, 100)):
+    async for page in _pages(store, section):
         for i in range(2, len(page), 2):
             with _left_out_if_broken(store, f"name {page[i]!r} in {section}"):
                 yield page[i].decode(), page[i + 1]
@@ -138,7 +132,7 @@ async def _read_kv_section(store: Store) -> AsyncIterator[tuple[str, list[bytes]
 
 @contextlib.contextmanager
 def _left_out_if_broken(store: Store, place: str) -> Iterator[None]:
-    """Leave out texts that are not UTF-8, and log their keys: one byte must not end every front end."""
+    """Leave out texts that are not UTF-8, and log their keys: one wrong byte must not end every front end."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -193,10 +187,10 @@ def _live_infos(fields: dict[bytes, bytes]) -> dict[str, LiveInfo]:
 async def read_queues(
     store: Store, broker_names: Iterable[str] | None = None
 ) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
-    """The queue data by brokerName: (brokerName, topic -> queue data). One that has many topics comes several times.
+    """The queue data by brokerName: (brokerName, topic -> queue data). A name with many topics comes several times.
 
     It uses plain commands: HGETALL costs Redis a fifth of the time that a script needs to pack the same.
-    broker_names: only these; default: all that there are, which must be UTF-8.
+    broker_names: only these; default: all, which must be UTF-8.
     """
     if broker_names is None:
         members = await read_set(store, keys.brokers(store.namespace))

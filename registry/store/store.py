@@ -28,7 +28,7 @@ from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
 
-# A Redis that lacks one script lacks all of them: the first NOSCRIPT error loads all, and those soon after load none.
+# A Redis that lacks one script lacks all: after a NOSCRIPT error, later ones within this time load FOR_READERS no more.
 _LOAD_AGAIN_S = 1.0
 
 
@@ -89,15 +89,16 @@ class RedisFigures(NamedTuple):
 class Store:
     """One namespace of one Redis: runs scripts on it.
 
-    Every method raises StoreUnavailable when Redis does not answer (it may have run the script: call again, all
-    scripts may be repeated), and StoreError when it answers with an error that a repetition does not mend.
+    Every method raises StoreUnavailable when Redis does not answer, and StoreError when it answers with an error that a
+    repetition does not mend. Without an answer the script may have run; the call may be repeated all the same.
 
     Args:
-        by: the author of changes without a request; default: a program that uses this library. ``login`` is filled in.
+        by: the author of changes that no request causes; default: a program that uses this library. The store sets its
+            ``login``.
         fresh: nothing was ever in this Redis, so a namespace that is made now has lost nothing.
 
     Attributes:
-        history: what this process knows of the history, as lua/include/emit has it; "" = nothing.
+        history: returns the last change that this process knows, in the form of lua/include/emit; "" = none.
     """
 
     def __init__(
@@ -164,9 +165,9 @@ class Store:
     async def call(self, name: str, *arguments: Any, by: By | None = None) -> Any:
         """Run a script; one round trip, unless Redis lost the script or the namespace.
 
-        NOSCRIPT (a restart, a failover) sends the text once; a namespace that was never initialised (Redis
-        came back empty) is initialised, and the script runs again. by: the author of its changes; default: this
-        process.
+        If Redis does not have the script (after a restart or a failover), the call sends its text. If there is no such
+        namespace (Redis came back empty), the call makes it, and runs the script again. by: the author of the changes;
+        default: this process.
         """
         script = self._scripts[name]
         script.check(arguments)
@@ -203,7 +204,7 @@ class Store:
         except exceptions.NoScriptError:
             with scripts.may_be_sent(script.name):
                 reply = await self.client.eval(script.source, 1, self._meta_key, *arguments)
-            if self._keeps_tables:  # a Redis that has just started, or was a replica, lacks these, too
+            if self._keeps_tables:  # this Redis has just started, or was a replica: it lacks these scripts, too
                 await self._load_for_readers()
             return reply
 
@@ -224,7 +225,7 @@ class Store:
             )  # fmt: skip
 
     async def exists(self) -> bool:
-        """Whether anybody has made the namespace."""
+        """Whether the namespace exists."""
         with mapped_errors(f"namespace {self.namespace!r}"):
             return bool(await self.client.exists(self._meta_key))
 
@@ -265,7 +266,7 @@ class Store:
             Warnings that name a risk.
 
         Raises:
-            StoreError: older than 6.2, or an eviction policy that may drop keys.
+            StoreError: Redis is older than 6.2, or its eviction policy may drop keys.
             StoreUnavailable: no answer.
         """
         found = list(server_findings(await self.info("server", "memory", "persistence"), self.url))
@@ -279,7 +280,7 @@ class Store:
         found: dict[str, Any] = {}
         with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
             initialize = getattr(self.client, "initialize", None)
-            if initialize is not None:  # of a cluster: it learns which node has which slot, once
+            if initialize is not None:  # a cluster client asks, once, which node has which slot
                 await initialize()
             for section in sections:
                 found |= await self.client.info(section, **self._any_node())
@@ -299,7 +300,7 @@ class Store:
         )  # fmt: skip
 
     def _any_node(self) -> dict[str, Any]:
-        """The node that INFO goes to in a cluster: the one that holds this namespace."""
+        """In a cluster, the option that sends a command to the node with this namespace; else no option."""
         node = getattr(self.client, "get_node_from_key", None)
         if node is None:
             return {}
@@ -307,7 +308,7 @@ class Store:
         return {"target_nodes": found} if found is not None else {}
 
     async def connect(self) -> Namespace:
-        """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged."""
+        """Check the server, make the namespace if it is new, and load scripts; for processes that keep the tables."""
         for warning in await self.check_server():
             logger.warning("%s", warning)
         found = await self.init_namespace(fresh=self._fresh)
@@ -332,7 +333,7 @@ async def open_existing(
 
     Raises:
         NoNamespace: there is none.
-        StoreError: it is of another schema major.
+        StoreError: the namespace has another schema major.
         StoreUnavailable: no answer.
     """
     async with Store(url, namespace, timeout_ms=timeout_ms, by=by) as store:
@@ -350,5 +351,5 @@ async def open_existing(
 
 
 def text(value: bytes | None) -> str:
-    """A script's string, None as empty."""
+    """A string of a script's reply; "" for None."""
     return value.decode() if value else ""

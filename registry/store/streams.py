@@ -1,11 +1,11 @@
-"""The three streams: the scripts acknowledge, trim, survey and write_lookups; and reading entries from a moment on.
+"""The three streams: trims them, describes them and their readers, writes lookups, and reads entries.
 
 Errors are those of :class:`Store`; StoreError also when this login may not read a stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,7 +31,7 @@ class StreamLimits(NamedTuple):
     """How much of one stream is kept. bytes: of the entries' JSON, 0 = not counted; Redis needs some 20 % more.
 
     Beyond age_ms, entries and bytes, entries that every running reader has acknowledged are removed; beyond
-    hard_entries and hard_bytes, any.
+    hard_entries and hard_bytes, any entries.
     """
 
     age_ms: int
@@ -42,7 +42,7 @@ class StreamLimits(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """A reader is in danger of losing entries; kind: near, lost or silent (script trim_streams), stream "-": all."""
+    """A reader is in danger of losing entries; kind: near, lost or silent (lua/trim_streams). stream "-": all."""
 
     kind: str
     stream: str
@@ -71,12 +71,12 @@ class ReaderPosition(msgspec.Struct, frozen=True):
     """The position of a reader in one stream: everything up to ``id`` is acknowledged."""
 
     id: str
-    # entries after it; exact for changes, of the other streams estimated from the times in between unless exact
-    # (:func:`count_behind`)
+    # how many entries come after it: exact for changes; for other streams estimated from the times of the ids, unless
+    # exact is set (:func:`count_behind`)
     behind: int = 0
     behind_bytes: int = -1  # -1 = not known
     behind_ms: int = 0  # from it to the last entry
-    state: str = ""  # "", or the alarm that lasts, near or lost
+    state: str = ""  # the alarm that lasts, near or lost; "" = none
     exact: bool = False
 
 
@@ -100,6 +100,9 @@ class _Made(msgspec.Struct):
     ms: int
 
 
+RawEntry = tuple[bytes, dict[bytes, bytes]]
+"""An entry of a stream as redis-py gives it: id, field -> value."""
+
 _survey = msgspec.json.Decoder(Survey)
 _made = msgspec.json.Decoder(_Made)
 _KEYS: Final = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: keys.lookups}
@@ -109,7 +112,6 @@ class StreamStore:
     """Trimming and looking at the streams of a namespace, and writing lookups."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._call = store.call
 
     async def forget_reader(self, reader: str) -> bool:
@@ -155,9 +157,9 @@ class EntryReader:
 
 
 async def count_behind(store: Store, survey: Survey) -> Survey:
-    """The survey, in which each reader's distance is exact if it is at most ``COUNTED`` entries.
+    """Return the survey with the exact distance of each reader that is at most ``COUNTED`` entries behind.
 
-    Redis counts no entries between two ids, so they are read: some milliseconds for each reader.
+    Redis has no command that counts the entries between two ids, so they are read: some milliseconds for each reader.
     """
 
     async def exactly(stream: Stream, position: ReaderPosition) -> ReaderPosition:
@@ -188,14 +190,14 @@ class StreamEntry(NamedTuple):
 
     @property
     def behind(self) -> str:
-        """The id after this one: entries before it are this one and all earlier ones."""
+        """The next possible id: this entry and all earlier entries are before it."""
         ms, _, number = self.id.partition("-")
         return f"{ms}-{int(number) + 1}"
 
 
 async def entry_pages(
     store: Store, key: str, begin: str, end: str, count: int, *, back: bool = False
-) -> AsyncIterator[list[tuple[bytes, dict[bytes, bytes]]]]:
+) -> AsyncIterator[list[RawEntry]]:
     """The entries of a stream from one id to another, page by page; back: begin is the newest of them."""
     command = "XREVRANGE" if back else "XRANGE"
     while True:
@@ -213,31 +215,34 @@ async def first_entry(store: Store, stream: Stream) -> StreamEntry | None:
 
 
 async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry | None:
-    """The last entry of a stream that was made by an instant; None: all entries are later.
+    """The last entry of a stream that was made at an instant or before; None: all entries are later.
 
     Cost: two round trips if the ids are the times at which entries were made; some thirty if the clock was moved.
     """
     key = _KEYS[stream](store.namespace)
-
-    async def first_from(begin: str) -> StreamEntry | None:
-        (entries,) = await store.read(("XRANGE", key, begin, "+", "COUNT", 1))
-        return _entry(*entries[0]) if entries else None
-
     (entries,) = await store.read(("XREVRANGE", key, str(max(0, at_ms)), "-", "COUNT", 1))
     if entries and (guess := _entry(*entries[0])).ms <= at_ms:
-        after = await first_from(f"({guess.id}")
-        if after is None or after.ms > at_ms:
+        (after,) = await store.read(("XRANGE", key, f"({guess.id}", "+", "COUNT", 1))
+        if not after or _entry(*after[0]).ms > at_ms:
             return guess
     first, last = await store.read(("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1))
     if not first or _entry(*first[0]).ms > at_ms:
         return None
-    low, high = (int(one[0][0].partition(b"-")[0]) for one in (first, last))
-    while low < high:  # the latest millisecond at or after which the first entry is not too late
-        middle = (low + high + 1) // 2
-        entry = await first_from(str(middle))
-        low, high = (middle, high) if entry is not None and entry.ms <= at_ms else (low, middle - 1)
-    (entries,) = await store.read(("XRANGE", key, str(low), str(low)))
+    found_ms = await last_ms(store, key, first[0], last[0], lambda *entry: _entry(*entry).ms <= at_ms)
+    (entries,) = await store.read(("XRANGE", key, str(found_ms), str(found_ms)))
     return [one for one in (_entry(*entry) for entry in entries) if one.ms <= at_ms][-1]
+
+
+async def last_ms(
+    store: Store, key: str, first: RawEntry, last: RawEntry, fits: Callable[[bytes, dict[bytes, bytes]], bool]
+) -> int:
+    """The last millisecond with an entry that fits, up to which every entry of the stream fits, as ``first`` does."""
+    low, high = (int(entry_id.partition(b"-")[0]) for entry_id, _ in (first, last))
+    while low < high:
+        middle = (low + high + 1) // 2
+        (entries,) = await store.read(("XRANGE", key, str(middle), "+", "COUNT", 1))
+        low, high = (middle, high) if entries and fits(*entries[0]) else (low, middle - 1)
+    return low
 
 
 async def entries_back(store: Store, stream: Stream, last: StreamEntry, count: int = 500) -> AsyncIterator[StreamEntry]:
@@ -252,7 +257,7 @@ def _entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> StreamEntry:
     try:
         ms = _made.decode(content).ms
     except msgspec.DecodeError as error:
-        raise StoreError(f"entry {entry_id.decode()} of a stream is none of this release: {error}") from error
+        raise StoreError(f"entry {entry_id.decode()} of a stream cannot be read by this release: {error}") from error
     return StreamEntry(entry_id.decode(), ms, content)
 
 
@@ -261,8 +266,8 @@ def acknowledge_with(
 ) -> None:
     """Record up to which entry ``reader`` has saved each stream, all or none, over a synchronous client of redis-py.
 
-    Later entries, and these, stay until the reader acknowledges more, was silent for streamReaderTimeoutHours,
-    or a hard limit is reached.
+    These entries and later ones stay until the reader acknowledges more, or was silent for streamReaderTimeoutHours, or
+    a hard limit is reached.
 
     Args:
         positions: stream -> id of an entry; "0-0": nothing yet. An older id than the last one has no effect, and
@@ -288,7 +293,7 @@ def lookup_entries(
 ) -> list[bytes]:
     """Lookup counts as the JSON members of entries that are not too large; each topic is in one of them.
 
-    clients: addresses of some that asked for a missing name; may be in another entry than its count.
+    clients: missing name -> addresses of some clients that asked for it; they may be in another entry than its count.
     """
     entries: list[bytes] = []
     members: dict[str, list[bytes]] = {}

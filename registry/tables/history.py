@@ -23,10 +23,10 @@ class History:
                 del self._chains[next(iter(self._chains))]
 
     def chain(self, seq: int) -> str:
-        """That of a change; "" = not known."""
+        """The chain of the change with this seq; "" = not known."""
         return self._chains.get(seq, "")
 
     def contradicts(self, seq: int, chain: str | None) -> bool:
-        """Whether another change had this seq."""
+        """Whether the change with this seq is known to have another chain."""
         known = self._chains.get(seq)
         return bool(known and chain) and known != chain

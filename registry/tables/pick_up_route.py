@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..model import MASTER_ID, ORDER_TOPIC_CONFIG, PERM_WRITE, BrokerRow, QueueData, TopicRoute, who
 from .tables import Tables
 
-# The topic under which 5.x brokers ask for their own group: always with the true ids.
+# A 5.x broker asks for its own group by a topic with this prefix; the answer always has the true ids.
 SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 

@@ -38,7 +38,7 @@ class RegistrationDiff(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How much work it is; taking a topic away, and a mapping, each are twice that of queue data."""
+        """How much work the diff is: a dropped topic, and a mapping, each count as two topics with new queue data."""
         others = itertools.chain(self.dropped, itertools.chain.from_iterable(self.mappings))
         return entries_of(len(self.topics), sum(map(len, self.topics))) + 2 * entries_of(
             len(self.dropped) + len(self.mappings), sum(map(len, others))
@@ -108,7 +108,7 @@ def compare(
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
     if everything or is_part:
         for topic, (mapped_name, mapping) in registration.mappings.items():
-            # Mappings outlive their brokerName, and may be of another brokerName: then no rev tells that one changed.
+            # Mappings outlive their brokerName, and may be of another brokerName: then no rev shows that they changed.
             guarded = row is not None and mapped_name == name
             if not guarded or tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
@@ -119,8 +119,8 @@ class BrokerRole(NamedTuple):
     """The role of a registration in its brokerName."""
 
     counts: bool  # its topics are the brokerName's
-    wipes_write: bool  # without write permission
-    is_new: bool  # nobody had its id
+    wipes_write: bool  # its topics lose their write permission
+    is_new: bool  # no broker had its id
 
 
 def role_of(registration: Registration, row: BrokerRow | None) -> BrokerRole:
@@ -136,7 +136,7 @@ def role_of(registration: Registration, row: BrokerRow | None) -> BrokerRole:
 
 
 def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
-    """Broker ids of the name once the address has left any other id that it had: one address has one id."""
+    """Broker ids of the name after the address has left any other id: one address has one id."""
     if row is None:
         return set()
     return {

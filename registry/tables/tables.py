@@ -35,7 +35,7 @@ class Tables:
     def apply(self, change: Change) -> Collection[str]:
         """Apply one event; returns the topics whose route may look different now.
 
-        UnknownChange: nothing was applied, and nothing that follows may be.
+        UnknownChange: nothing was applied, and no later event may be applied.
         """
         touched = [topics for operation in operations(change) if (topics := self.apply_operation(operation))]
         return touched[0] if len(touched) == 1 else _NOTHING.union(*touched)
@@ -56,9 +56,6 @@ class Tables:
                 row.cluster, row.broker_addrs, row.zone_name, row.enable_acting_master, of.rev
             )
         return _NOTHING
-
-    def _drop_broker(self, of: cells.DropBroker) -> Collection[str]:
-        return self.drop_broker(of.broker_name)
 
     def _join_cluster(self, of: cells.JoinCluster) -> Collection[str]:
         self.clusters.setdefault(of.cluster, set()).add(intern(of.broker_name))
@@ -94,7 +91,7 @@ class Tables:
             table.pop(of.key, None)
         else:
             table[of.key] = of.value
-        return (of.key,)  # of ORDER_TOPIC_CONFIG the key is a topic
+        return (of.key,)  # in ORDER_TOPIC_CONFIG the key is a topic
 
     def _set_config(self, of: cells.SetConfig) -> Collection[str]:
         self.config.update(of.config)
@@ -116,7 +113,7 @@ class Tables:
         self.set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
 
     def set_cells(self, broker_name: str, topics: Iterable[str], queue_datas: Iterable[QueueData]) -> None:
-        """The same for at least one topic whose queue data shares objects already: even faster."""
+        """The same, and even faster, for at least one topic, if equal queue datas are already one object."""
         name, table, interned = intern(broker_name), self.topics, list(map(intern, topics))
         for topic, queue_data in zip(interned, queue_datas, strict=True):
             cells = table.get(topic)
@@ -180,7 +177,7 @@ class Tables:
 _APPLY: Final[dict[type, Callable[[Tables, Any], Collection[str]]]] = {
     cells.SetRow: Tables._set_row,
     cells.SetRev: Tables._set_rev,
-    cells.DropBroker: Tables._drop_broker,
+    cells.DropBroker: lambda tables, of: tables.drop_broker(of.broker_name),
     cells.JoinCluster: Tables._join_cluster,
     cells.SetFilterServers: Tables._set_filter_servers,
     cells.SetQueueData: Tables._set_queue_data,

@@ -1,4 +1,4 @@
-"""The route of one topic before and after each change, as far as a part of the change stream and the tables tell it."""
+"""The route of one topic before and after each change, as far as the given changes and the present tables show it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Route = dict[str, Place]
 
 
 class RouteStep(NamedTuple):
-    """A change of the route. change: with this topic alone."""
+    """A change of the route. change: the event, without its other topics."""
 
     change: Change
     before: Route
@@ -42,10 +42,10 @@ class _Kept(NamedTuple):
 
 
 class TopicHistory:
-    """Takes changes in their order, and then tells those of one topic's route.
+    """Takes changes in their order, and then gives those of one topic's route.
 
-    Events hold new values. The value before the first event is known if nothing changed since (``now``), or if an event
-    has it. ``uncertain``: removed brokerNames that may have had the topic.
+    Events hold new values. The value before the first event is known if no event changed it (it is in ``now``), or if
+    an event has it. ``uncertain``: removed brokerNames that may have had the topic.
     """
 
     def __init__(self, topic: str) -> None:
@@ -128,7 +128,7 @@ class TopicHistory:
                 yield RouteStep(change, before, after)
 
     def _queue_datas_before(self, now: Mapping[str, QueueData]) -> dict[str, QueueData | None]:
-        """What the topic had at each brokerName before the first change; None: something, or it is not known."""
+        """What the topic had at each brokerName before the first change; None: not known, perhaps nothing."""
         known: dict[str, QueueData | None] = {}
         evidence = self.broker_names
         for kept in self._kept:

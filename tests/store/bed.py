@@ -317,4 +317,4 @@ async def replay(store: Store) -> Tables:
 
 async def acknowledge(streams: StreamStore, reader: str, positions: dict[str, str], *, epoch: str = "") -> None:
     """What ``acknowledge_with`` does, over the connections of a store."""
-    await streams._store.call("acknowledge", reader, epoch, *(part for pair in positions.items() for part in pair))
+    await streams._call("acknowledge", reader, epoch, *(part for pair in positions.items() for part in pair))

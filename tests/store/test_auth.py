@@ -343,7 +343,7 @@ async def test_a_key_of_the_wrong_type_stops_a_change_before_it_begins(bed, poli
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await CHANGES[change](policies)
     assert await bed.dump() == dumped
-    assert revision == before[0]
+    assert revision == before[1]
 
 
 @pytest.mark.parametrize("change", CHANGES)

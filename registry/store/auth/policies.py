@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ...auth.policy import Mode, Policy
 from ...auth.users import Secret, encode_user
@@ -40,16 +40,15 @@ class PolicyStore:
 
     async def read(self) -> Policy:
         """The policy now; BadPolicy: a later release wrote something that this release cannot read."""
-        read = await self._read()
-        return Policy.decode(read.mode, read.revision, read.users, read.changed, read.forgotten)
+        return Policy.decode(*await self._read())
 
     async def is_enforced(self) -> bool:
-        """Whether requests are refused that no rule allows; it needs no right to read the rules."""
+        """Whether the mode is enforce; the login needs no right to read the rules."""
         (mode,) = await self._read_plain(("HGET", keys.meta(self._namespace), "auth_mode"))
         return bool(mode == b"enforce")
 
     async def revision(self) -> int:
-        """The revision of the policy that is in force; it needs no right to read the policy."""
+        """The revision of the policy that is in force; the login needs no right to read the policy."""
         (revision,) = await self._read_plain(("HGET", keys.meta(self._namespace), "auth_revision"))
         return int(revision or 0)
 
@@ -85,12 +84,12 @@ class PolicyStore:
     async def switch_off(self) -> int:
         """Set the mode off, also if the rules cannot be read; returns the revision."""
         for _ in range(_ATTEMPTS):
-            before = await self._read()
-            if before.mode == Mode.OFF:
-                return before.revision
-            revision = await self._send(before.revision, Mode.OFF, {})
-            if revision is not None:
+            mode, revision, *_ = await self._read()
+            if mode == Mode.OFF:
                 return revision
+            new_revision = await self._send(revision, Mode.OFF, {})
+            if new_revision is not None:
+                return new_revision
         raise StoreUnavailable(f"namespace {self._namespace!r}: somebody else changes users all the time; try again")
 
     async def restore(self, policy: Policy) -> int:
@@ -114,25 +113,18 @@ class PolicyStore:
         for first in range(0, len(flat), _PAIRS_PER_CALL * 2):
             await self._call("note_auth_used", *flat[first : first + _PAIRS_PER_CALL * 2])
 
-    async def _read(self) -> _ReadPolicy:
+    async def _read(self) -> tuple[str, int, dict[str, bytes], dict[str, int], int]:
+        """The arguments of :meth:`Policy.decode`."""
         revision, mode, users, fields = await self._call("read_auth")
         kept = _by_name(fields)
         changed = {name.removeprefix(_CHANGED): int(at) for name, at in kept.items() if name.startswith(_CHANGED)}
-        return _ReadPolicy(int(revision), mode.decode(), _by_name(users), changed, int(kept.get("forgotten", -1)))
+        return mode.decode(), int(revision), _by_name(users), changed, int(kept.get("forgotten", -1))
 
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
         """Send a change; the new revision, None: the policy has changed since the change was worked out."""
         flat: list[Any] = [part for pair in users.items() for part in pair]
         reply = await self._call("change_auth", revision, mode.value, *flat)
         return int(reply[1]) if reply[0] == b"OK" else None
-
-
-class _ReadPolicy(NamedTuple):
-    revision: int
-    mode: str
-    users: dict[str, bytes]
-    changed: dict[str, int]
-    forgotten: int
 
 
 def _by_name(flat: Sequence[bytes]) -> dict[str, bytes]:

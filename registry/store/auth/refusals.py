@@ -42,7 +42,7 @@ class RefusalStore:
         self._store = store
 
     async def note(self, front_end: str, mode: Mode, refused: Sequence[tuple[RefusedKind, int, Last]]) -> None:
-        """Note some kinds, each with the number of requests since it was noted last."""
+        """Note refused requests: of each kind, how many there were since the last note, and the last one."""
         for first in range(0, len(refused), _KINDS_PER_CALL):
             flat = [
                 part
@@ -52,7 +52,7 @@ class RefusalStore:
             await self._store.call("note_refused", front_end, mode.value, *flat)
 
     async def summary(self) -> list[RefusedSummary]:
-        """Every kind that is kept, the one that was seen last first."""
+        """Every kind that Redis keeps, sorted by the time of its last request, the latest first."""
         (found,) = await self._store.read(("HGETALL", keys.auth_refused(self._store.namespace)))
         rows = []
         try:
@@ -85,5 +85,5 @@ async def read_last_use(store: Store) -> dict[str, int]:
 
 def _later(error: Exception) -> StoreError:
     return StoreError(
-        f"what was refused is not stored as this release stores it ({error}): use the release that wrote it"
+        f"refused requests are stored in a form that this release does not know ({error}): use the later release"
     )

@@ -30,7 +30,7 @@ from .url import parse_url, without_password
 
 logger = logging.getLogger(__name__)
 
-# How often a client asks its Sentinels for the master: as often as a worker renews its lease.
+# How often a client asks its Sentinels for the master: about as often as a worker renews its lease.
 _LOOK_EVERY_S = 0.9
 # A call waits for a free connection for this many timeouts of an answer: when a thousand brokers register at once, the
 # last one waits for all others although Redis is well.
@@ -90,7 +90,7 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
     """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection.
 
     It asks again every second, in the background, and closes all connections to a master that was replaced. A replaced
-    master that is still alive accepts writes until the Sentinels demote it ten seconds later; they are lost then.
+    master that is still alive accepts writes until the Sentinels demote it ten seconds later; these writes are lost.
     """
 
     _looking: asyncio.Task[None] | None = None
@@ -138,7 +138,7 @@ class _Cluster(RedisCluster):
     """A cluster client whose calls wait for a free connection, and which works on when its first node is dead.
 
     redis-py asks a node for the key of an XREAD (COMMAND GETKEYS): before every read, always the same node, and it
-    does not look for another node when that one is dead. Here the key is found without asking.
+    does not look for another node when that one is dead. This class finds the key itself.
     """
 
     def __init__(self, *, max_connections: int, wait_s: float, **options: Any) -> None:
@@ -164,7 +164,7 @@ class _Cluster(RedisCluster):
         return int(await super()._determine_slot(command, *args))
 
     async def aclose(self) -> None:
-        """Close every connection; redis-py closes none of a client whose last call failed."""
+        """Close every connection; redis-py closes none if the client's last call failed."""
         await super().aclose()
         await self.nodes_manager.aclose()
         await self.nodes_manager.aclose("startup_nodes")
@@ -218,7 +218,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             **options,
             **address.login,
         )
-    # One call may ask all of them, and the last one may be the only one that runs.
+    # One call may ask all Sentinels in turn, and only the last one may run.
     sentinel_timeout_s = timeout_ms / 1000 / (len(address.hosts) + 1)
     sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
         address.hosts,

@@ -118,8 +118,8 @@ def _leave_raw(client: Any, commands: Iterable[str]) -> None:
 def _read_session_tickets(connection: Any) -> None:
     """Read the session tickets that TLS 1.3 sends after the handshake, with the answer to a PING.
 
-    Without an answer after the tickets, redis-py takes them for unexpected data, and closes the connection. A login
-    has such an answer.
+    If no answer follows the tickets, redis-py takes them for unexpected data, and closes the connection. With a login,
+    the answer to AUTH follows them.
     """
     if not (connection.username or connection.password):
         connection.send_command("PING")

@@ -28,8 +28,8 @@ _NO_WRITES_NOW: Final = {
 # Those that mean that another server is the master now; it has to be looked up.
 _DEMOTED: Final = ("READONLY", "UNBLOCKED")
 
-# redis-py makes a class of some codes and drops them from the text. Redis 6.2 names them inside a script's error, later
-# releases in front of it.
+# redis-py turns some codes into exception classes, and removes these codes from the text. Redis 6.2 has a code inside a
+# script's error, later releases have it in front.
 _CLASSES: Final = {
     exceptions.ReadOnlyError: "READONLY",
     exceptions.OutOfMemoryError: "OOM",
@@ -41,7 +41,7 @@ _CLASSES: Final = {
 # How a script says that its user lacks a right: Redis 6.2, and 7 or later.
 _REFUSALS: Final = ("The user executing the script can't", "ACL failure in script")
 _NO_MASTER: Final = "No master found for "
-# How redis-py shows each Sentinel that did not answer behind that.
+# How redis-py shows, after that text, each Sentinel that did not answer.
 _SENTINEL_ADDRESS: Final = re.compile(r"\bhost=([^,]+),port=(\d+)")
 _NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
 # The digest and line of the script with the error: Redis 6.2 has them before the text, 7 or later after it.

@@ -20,7 +20,7 @@ _MENDED_REDIS: Final = {
     (6, 2): 20, (7, 0): _NEVER, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2,
 }  # fmt: skip
 _MENDED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
-# As the alert RedisNearlyFull of deploy/monitoring.
+# The same as in the alert RedisNearlyFull of deploy/monitoring.
 _NEARLY_FULL: Final = 0.85
 # No script of ours takes longer than some tens of milliseconds, with 10,000 topics.
 _SLOW_SCRIPT_US: Final = 20_000
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that was examined."""
 
     check: str  # what was looked at
-    state: State  # wrong: it does not work like this, or loses data; warning: it works, with a risk
+    state: State  # wrong: the registry does not work so, or loses data; warning: it works, with a risk
     found: str  # found, expected: the present and the right value
     expected: str = ""
     advice: str = ""  # what to do
@@ -93,12 +93,12 @@ def server_findings(info: Info, url: str) -> Iterator[Finding]:
 
 
 def _mended(info: Info, version: str, told: str, url: str) -> Finding:
-    """Whether the server has the fix of CVE-2025-49844: without it a script could run any program as its user."""
+    """Whether the server has the fix of CVE-2025-49844: without it a script could run programs as the server's user."""
     is_valkey = "valkey_version" in info
     numbers = tuple(int(part) for part in str(info.get("valkey_version", version)).split(".")[:3] if part.isdigit())
     mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
     least = mended.get((numbers[0], numbers[1]), 0) if len(numbers) == 3 else 0
-    if not least or numbers[2] >= least or url.startswith("unix:"):  # our own scripts alone run on a private one
+    if not least or numbers[2] >= least or url.startswith("unix:"):  # only our own scripts run on a private Redis
         return Finding("version", "ok", told)
     return Finding(
         "version", "warning", told, f"{_first(numbers, least)} or later, which mends CVE-2025-49844",

@@ -46,7 +46,7 @@ _QUOTED: Final = (
 class RedisAddress(NamedTuple):
     """The address of a Redis, and its login.
 
-    form: ``""`` (one server: ``url`` has the rest), ``sentinel`` or ``cluster``.
+    form: ``""`` (one server, whose address only ``url`` has), ``sentinel`` or ``cluster``.
     login: username, password and TLS options under redis-py's names; for one server only a password that is not in
         its URL.
     master: the name that the Sentinels know the master by.
