@@ -353,7 +353,7 @@ def order(request: Request, among: Collection[str], default: str) -> str:
     chosen = request.query_params.get("sort", default)
     if chosen.removeprefix("-") not in among:
         raise BadRequest(say(
-            "{given}: expected one of {names}, or one of them behind a '-'", given=f"sort={chosen[:30]}",
+            "{given}: expected one of {names}, or one of them after a '-'", given=f"sort={chosen[:30]}",
             names=", ".join(among),
         ))  # fmt: skip
     return chosen

@@ -45,7 +45,7 @@ def _queues(topic: str, had: Mapping[str, QueueData], now: Tables) -> dict[str, 
     there = {name: data for name, data in sorted(had.items()) if name in now.brokers}
     if not there:
         raise NotUndone(say(
-            "No broker name at which {topic} was is registered now: it comes back with a broker that has it.",
+            "None of the broker names that had {topic} is registered now: it comes back with a broker that has it.",
             topic=topic,
         ))  # fmt: skip
     queues = " ".join(

@@ -79,8 +79,8 @@ class Guard:
         if host_of(host) not in LOOPBACK and host not in self._reach.hosts:
             names = ", ".join(("localhost", "127.0.0.1", *sorted(self._reach.hosts)))
             return (
-                f"this console answers to {names} alone, the request names the host {host[:100]!a}: open it under one "
-                "of these, have the proxy send one of them as Host, or start it with --origin https://NAME"
+                f"the request names the host {host[:100]!a}, and this console answers to {names} alone: open it under "
+                "one of these, have the proxy send one of them as Host, or start it with --origin https://NAME"
             )
         if scope["method"] in ("GET", "HEAD"):
             return None
@@ -116,7 +116,7 @@ class Peers:
             scope["client"] = peer  # for the middleware that reads X-Forwarded-For
             is_proxy = self._reach.is_proxy(peer[0])
             if not (is_proxy or self._reach.is_tls or is_loopback(peer[0])):
-                text = "this console takes requests from its proxy alone, and this one does not come from there\n"
+                text = "this console takes requests from its proxy alone, and this request comes from elsewhere\n"
                 await PlainTextResponse(text, 403, dict(_HEADERS))(scope, receive, send)
                 return
             if is_proxy and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):

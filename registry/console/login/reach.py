@@ -65,17 +65,17 @@ def check_reach(
     if not login:
         raise ValueError(
             f"--host {host}: others reach the console there, and nothing asks who they are: add --login. Without it "
-            "the console listens on 127.0.0.1 or ::1 alone; from elsewhere reach that through ssh -L, or a proxy on "
-            "this machine that asks who it is"
+            "the console listens only on 127.0.0.1 or ::1; from elsewhere reach it through ssh -L, or through a proxy "
+            "on this machine that asks for a login"
         )
     if cert is None and not proxies:
         raise ValueError(
             f"--host {host}: secrets would cross the network in the clear: give --tls-cert and --tls-key, or --proxy "
-            "ADDRESS if browsers come by https to a proxy there"
+            "ADDRESS if browsers come by https to a proxy at that address"
         )
     if not origins:
         raise ValueError(
-            f"--host {host}: say under which address browsers open it, and it takes requests for no other: --origin "
+            f"--host {host}: say under which address browsers open it, as it refuses requests for others: --origin "
             "https://console.example:9880"
         )
     return reach
@@ -90,7 +90,7 @@ def parse_origin(text: str) -> str:
     except ValueError:
         fits = False
     if not fits or any(char.isspace() for char in text):
-        raise ValueError(f"--origin {text!r}: expected what a browser shows before the path: https://console.example")
+        raise ValueError(f"--origin {text!r}: expected what browsers show before the path, as https://console.example")
     return f"{parts.scheme}://{parts.netloc.lower().removesuffix(_PORTS[parts.scheme])}"
 
 
@@ -100,7 +100,7 @@ def _parse_proxy(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"--proxy {text}: expected an address or a network: {error}") from None
     if network.endswith("/0"):
-        raise ValueError(f"--proxy {text}: then everybody may claim any address; name the proxies alone")
+        raise ValueError(f"--proxy {text}: then everybody may claim any address; name only the proxies")
     return network
 
 

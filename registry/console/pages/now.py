@@ -133,7 +133,7 @@ async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
         await asyncio.to_thread(dismiss, console.past.folder, one)
     except OSError as error:
         raise PageNotAllowed(say(
-            "it cannot be kept: {error}; --checkpoints names a folder that can be written to", error=error
+            "this cannot be kept: {error}; give a folder that can be written to as --checkpoints", error=error
         )) from None  # fmt: skip
     return RedirectResponse(console.url("/"), 303)
 

@@ -130,7 +130,7 @@ async def topic(console: Console, request: Request) -> Response:
     asked = "" if route is not None or then is not None else _asked(console, name)
     if not known and then is None:
         close = closest_names(name, set(tables.topics))
-        text = say("No topic {name} at any broker, and the stream of changes holds none of this name.", name=repr(name))
+        text = say("No broker has a topic {name}, and the stream of changes holds no change of it.", name=repr(name))
         text += say(" Did you mean {names}?", names=say(" or ").join(close)) if close else ""
         text += f" {asked}" if asked else ""
         raise NotThere(text, [Named("topic", one) for one in close])

@@ -105,7 +105,7 @@ async def allow(store: Store, key: str) -> Preview:
     row = next((one for one in refused if _key(one) == key), None)
     if row is None:
         raise Mistaken(say(
-            "this is not among the requests that were refused any more; the page Users has those that are"
+            "this request is not among the refused ones any more; the page Users lists those"
         ))  # fmt: skip
     what = say(
         "{user}: {right} on {resources}", user=row.kind.user, right=row.kind.right or say("any right"),
@@ -118,7 +118,7 @@ async def allow(store: Store, key: str) -> Preview:
     command = in_namespace(mend.command, store.namespace)
     if mend.change is None:
         hint = f": {command}" if command else ""
-        raise Mistaken(say("{what}: no rule of one user that is there would allow this", what=what) + hint)
+        raise Mistaken(say("{what}: no rule for an existing user would allow this", what=what) + hint)
     lines = [
         say(
             "{what}, which was refused ({reason}), last from {address}, becomes allowed",

@@ -102,7 +102,7 @@ def test_a_key_with_a_password_is_refused_and_asks_for_none(certificate, tmp_pat
              "https://console.example:0", "https://console.example:x"],
 )  # fmt: skip
 def test_what_is_no_origin(text):
-    with pytest.raises(ValueError, match="expected what a browser shows before the path"):
+    with pytest.raises(ValueError, match="expected what browsers show before the path"):
         parse_origin(text)
 
 
