@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 import os
@@ -74,7 +75,7 @@ def redis_url(request):
     if not request.config.getoption("--in-memory"):
         yield request.getfixturevalue("redis_server").url
         return
-    with InMemoryRedis() as server:
+    with contextlib.closing(InMemoryRedis()) as server:
         yield server.url
 
 

@@ -20,7 +20,6 @@ authors. ``REAL_REDIS`` in tests/conftest.py names the tests that need a real Re
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import os
@@ -185,7 +184,7 @@ class _FakeConnection(FakeAsyncRedisConnection):
         self._reader, self._writer = FakeReader(self._sock), FakeWriter(self._sock)
 
 
-class InMemoryRedis(contextlib.AbstractContextManager["InMemoryRedis"]):
+class InMemoryRedis:
     """A Redis in this process alone, for a registry in tests; two of them share no data.
 
     ``Store(...)`` in this process takes its ``url``, until :meth:`close`.
@@ -195,9 +194,6 @@ class InMemoryRedis(contextlib.AbstractContextManager["InMemoryRedis"]):
         self._server = FakeServer(version=(7, 0), server_type="redis")
         self.url = f"unix:///in-memory-{os.getpid()}-{next(_numbers)}"
         OPENERS[self.url] = self._open
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Drop this Redis, with its data."""
