@@ -1,4 +1,4 @@
-"""Streams of what is added to the tables of one epoch: they start the batches of silver and gold."""
+"""Streams of the rows that bronze and silver get in one epoch: they start the batches of silver and gold."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CERTAIN_S: Final = 6 * 86_400.0  # Delta keeps its logs for seven days (lake/ta
 
 
 def changes(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> DataFrame:
-    """The seq of each change that comes into bronze."""
+    """The ``seq`` of each change that is added to bronze."""
     return _added(spark, lake, "bronze/changes", namespace, epoch).select("seq")
 
 
 def moments(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> DataFrame:
-    """The moments (ms) of which silver or bronze says something new."""
+    """The moments (ms) to which new rows of silver or bronze belong."""
     steps = _added(spark, lake, "silver/progress", namespace, epoch)
     found = steps.select(F.coalesce("touched_ms", "observed_ms").alias("ms"))
     for stream in (HEARTBEATS, LOOKUPS):
@@ -33,7 +33,7 @@ def moments(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Data
 
 
 def forget_old(checkpoint: str) -> None:
-    """Remove a checkpoint whose next version may have left Delta's log: its query begins with all that there is."""
+    """Remove a checkpoint so old that Delta's log may lack its next version; its query then reads the whole table."""
     commits = Path(checkpoint, "commits").glob("[0-9]*")
     newest_s = max((commit.stat().st_mtime for commit in commits), default=None)
     if newest_s is not None and time.time() - newest_s > _CERTAIN_S:
@@ -41,7 +41,7 @@ def forget_old(checkpoint: str) -> None:
 
 
 def _added(spark: SparkSession, lake: Lake, table: str, namespace: str, epoch: str) -> DataFrame:
-    """Rows added to a table; what OPTIMIZE writes anew, and what is read again from quarantine, is left out."""
+    """Rows that are added to a table, without those that OPTIMIZE or ``requarantine`` writes again."""
     ensure(spark, lake, table)
     rows = spark.readStream.format("delta").option("skipChangeCommits", "true").load(lake.path(table))
     return rows.where(owned((namespace, epoch)))

@@ -1,9 +1,8 @@
-"""Writes silver from bronze again, and gold from it. Readers see each table as it was until the new one is complete."""
+"""Writes silver again from bronze. Readers see each table as it was until the new one is complete."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -13,18 +12,16 @@ from .lake.tables import frame, make_rows, replace
 from .silver.advance import Silver
 from .silver.progress import Progress
 
-_AREA: Final = "_backfill"
-
 
 def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Iterator[Progress]:
-    """Write silver again, up to the change where it is. Each table counts as it is written; gold follows the last one.
+    """Write silver again, up to the change that it had reached; the next refresh then computes gold from scratch.
 
     Raises:
         LakeError: see :meth:`mqregistry.pipeline.silver.advance.Silver.advance`.
     """
     before = Silver(spark, lake, namespace, epoch)
-    area = f"{_AREA}/{namespace}/{epoch}"
-    lake.remove(area)  # of one that was killed
+    area = f"_backfill/{namespace}/{epoch}"
+    lake.remove(area)  # tables of a backfill that was killed
     again = Silver(spark, lake, namespace, epoch, area=area)
     yield from again.advance(upto_seq=before.now.seq if before.now else None)
     place = namespace, epoch

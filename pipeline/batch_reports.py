@@ -1,4 +1,4 @@
-"""Reads what Spark reports of the batches of a namespace's streams, and passes it on to terminal and metrics."""
+"""Passes Spark's reports on the batches of a namespace's streams on to the terminal and the metrics."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mqregistry.events.journal import STREAMS
 from .bronze import query
 from .progress import RunReport
 
-_READ_S: Final = 2.0  # Spark makes JSON of all that it keeps for each reading
+_READ_S: Final = 2.0  # reading is not free: each time Spark makes JSON of all reports that it keeps
 
 
 class BatchReports:
-    """What the queries of one namespace's streams brought.
+    """Counts the entries of one namespace's streams, batch by batch.
 
     Args:
         tell: called with a sentence about every batch.
 
     Attributes:
-        entries: how many each stream brought.
+        entries: stream -> how many entries its query has read.
     """
 
     def __init__(self, namespace: str, tell: Callable[[str], None], progress: RunReport) -> None:
@@ -31,15 +31,15 @@ class BatchReports:
         self._namespace = namespace
         self._tell = tell
         self._progress = progress
-        self._seen: dict[str, int] = {}  # the last batch of each query that was told of
-        self._next_s: dict[str, float] = {}  # when each query's reports are read again
+        self._seen: dict[str, int] = {}  # query -> the last batch that was reported
+        self._next_s: dict[str, float] = {}  # query -> when its reports are read again
 
     def begin(self, name: str) -> None:
-        """A query of this name was started: it counts its batches on its own."""
+        """Note that a query was started, whose numbers of batches begin anew."""
         self._seen[name], self._next_s[name] = -1, 0.0
 
     def read(self, name: str, started: StreamingQuery, *, has_ended: bool) -> None:
-        """Tell of the batches of a stream that were not told of yet; while its query goes on, each two seconds."""
+        """Report the new batches of a query: every two seconds, and when it has ended."""
         if has_ended or time.monotonic() >= self._next_s[name]:
             self._next_s[name] = time.monotonic() + _READ_S
             for progress in started.recentProgress:

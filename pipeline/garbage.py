@@ -1,6 +1,6 @@
-"""Pauses Python's garbage collector around loops that make many objects, none of which is in a reference cycle.
+"""Pauses Python's garbage collector around loops that make many objects without reference cycles.
 
-The collector would look at all of them and find nothing; that was half the time of replaying changes.
+The collector would look at all these objects and find nothing, which took half the time of a replay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collection_paused() -> Iterator[None]:
-    """No collection until the end of the block. Objects without a reference are still freed at once."""
+    """Collect no garbage until the end of the block. Objects without a reference are still freed at once."""
     collecting = gc.isenabled()
     gc.disable()
     try:

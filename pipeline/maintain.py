@@ -1,6 +1,6 @@
-"""Keeps the lake's tables quick to read, by Delta's own commands: OPTIMIZE merges small files, VACUUM removes old ones.
+"""Keeps the lake's tables quick to read with two commands of Delta: OPTIMIZE merges files, VACUUM removes old files.
 
-An old file stays for a week, so that programs that have opened the table can still read it.
+VACUUM leaves old files for a week, so that programs that have opened a table can still read it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .lake.schema import TABLES
 from .lake.tables import sql_name
 
 _LOOK_S: Final = 900.0
-_MANY_FILES: Final = 60  # of a partition: an hour's commits
-_MANY_OLD_FILES: Final = 500  # of a table: some hours' commits
+_MANY_FILES: Final = 60  # in a partition: an hour's commits
+_MANY_OLD_FILES: Final = 500  # in a table: some hours' commits
 
 
 class Upkeep:
-    """The maintenance during a run, wherever a table has many files: also where runs are short, or often killed."""
+    """Maintains tables with many files during a run; the first look comes at once, so short runs maintain them, too."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
@@ -30,7 +30,7 @@ class Upkeep:
         self._next_s = time.monotonic()
 
     def when_due(self) -> None:
-        """Look after the tables, when it is called first and then each quarter of an hour."""
+        """Maintain the tables at the first call, and then at most every quarter of an hour."""
         if time.monotonic() >= self._next_s:
             optimize(self._spark, self._lake, files=_MANY_FILES)
             vacuum(self._spark, self._lake, files=_MANY_OLD_FILES)
@@ -45,7 +45,7 @@ def maintain(spark: SparkSession, lake: Lake) -> dict[str, int]:
 
 
 def optimize(spark: SparkSession, lake: Lake, *, files: int = 2) -> None:
-    """Merge small files into large ones, in tables with this many files in a partition or more."""
+    """Merge small files into large ones, in tables of which a partition has at least ``files`` files."""
     for table in TABLES:
         delta = lake.delta(table)
         if delta is None:
@@ -58,7 +58,7 @@ def optimize(spark: SparkSession, lake: Lake, *, files: int = 2) -> None:
 
 
 def vacuum(spark: SparkSession, lake: Lake, *, files: int = 1) -> None:
-    """Remove the files that have not counted for a week, from tables with this many of them or more."""
+    """Remove files that no version of the last week uses, from tables with at least ``files`` such files."""
     for name in TABLES:
         delta = lake.delta(name)
         if delta is not None and len(delta.vacuum(dry_run=True)) >= files:

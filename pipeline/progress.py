@@ -10,19 +10,19 @@ class RunReport(Protocol):
     """Takes the reports of every batch and every round; several threads call it."""
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """How far the lake is behind a stream: time from the last entry that the lake has to the newest entry."""
+        """Note how far the lake is behind a stream: time from the last entry in the lake to the stream's newest one."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
-        """A batch of a stream is in the lake: ``rows`` that can be read, and ``quarantined`` that cannot."""
+        """Count a batch that is in the lake: ``rows`` entries that can be read, and ``quarantined`` that cannot."""
 
     def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
-        """The lake has new figures of the last whole hour; ``read`` returns metric -> cluster -> value."""
+        """Note that the lake has new figures of the last whole hour; ``read`` returns metric -> cluster -> value."""
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:
-        """A round went through in this time; the tables have everything up to this change."""
+        """Count a round: its queries took ``seconds``, and silver has all changes up to ``seq``."""
 
     def round_failed(self, why: str) -> None:
-        """A round ended early: ``redis_away``, ``worker_late`` (tried again), ``failed`` (the pipeline ends)."""
+        """Count a failed round: ``redis_away`` and ``worker_late`` are tried again, ``failed`` ends the pipeline."""
 
 
 class Unwatched:

@@ -1,6 +1,6 @@
-"""The application: one Spark session, and for each namespace the queries of ``namespace.py``, until it is stopped.
+"""Runs the pipeline: for each namespace the queries of ``namespace.py``, in one Spark session, until it is stopped.
 
-Every query goes on from its checkpoint, so that a run may be killed anywhere and begun again.
+Every query goes on from its checkpoint, so that a run may be killed at any moment and started again.
 """
 
 from __future__ import annotations
@@ -9,44 +9,25 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from mqregistry.errors import RegistryError
 from mqregistry.events.journal import STREAMS
-from mqregistry.store.connection.url import without_password
 
 from .lake.lake import Lake
 from .maintain import Upkeep
-from .namespace import NamespaceRun, Plan
+from .namespace import NamespaceRun, RunSettings
 from .progress import RunReport, Unwatched
 from .spark.errors import plain_errors
 from .spark.lock import locked
 from .turns import Stopped, Turns
 
-READER: Final = "pipeline"
 _LOOK_S: Final = 0.5
 
 logger = logging.getLogger(__name__)
-
-
-class RunSettings(NamedTuple):
-    """What a pipeline reads, and how.
-
-    namespaces: of one Redis. reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a
-    new snapshot where entries are lost. limit: entries of a batch.
-    """
-
-    redis_url: str
-    namespaces: Sequence[str] = ("default",)
-    reader: str = READER
-    accept_gap: bool = False
-    limit: int = 250_000
-
-    def __repr__(self) -> str:  # the URL may hold a password
-        return f"RunSettings({without_password(self.redis_url)!r}, {list(self.namespaces)!r})"
 
 
 def run(
@@ -61,12 +42,12 @@ def run(
         progress: takes the reports of every batch.
 
     Returns:
-        With ``once`` how many entries each stream brought, of all namespaces together; None: stopped.
+        With ``once`` how many entries each stream brought, over all namespaces; None: stopped.
 
     Raises:
         OtherWriter: another application writes to this lake.
-        As :meth:`mqregistry.pipeline.namespace.NamespaceRun.once`; of several namespaces one that fails does not stop
-        the others, and what it failed of is raised at the end.
+        As :meth:`mqregistry.pipeline.namespace.NamespaceRun.once`. With several namespaces, one that fails does not
+        stop the others: the error is raised at the end.
     """
     stop = stop or threading.Event()
     names = list(dict.fromkeys(settings.namespaces))
@@ -78,12 +59,9 @@ def run(
         set_log_level = spark.sparkContext.setLogLevel
         closing.callback(set_log_level, "ERROR")
         for name in names:
-            plan = Plan(
-                settings.redis_url, name, settings.reader, settings.limit, settings.accept_gap,
-                None if once else interval_s,
-            )  # fmt: skip
             works[name] = NamespaceRun(
-                spark, lake, plan, tell=tell if len(names) == 1 else functools.partial(_tell_of, tell, name),
+                spark, lake, settings, name, None if once else interval_s,
+                tell=tell if len(names) == 1 else functools.partial(_tell_of, tell, name),
                 progress=progress or Unwatched(), writing=writing, stop=stop,
             )  # fmt: skip
             closing.callback(works[name].close)

@@ -1,4 +1,4 @@
-"""Lets one at a time write silver or gold, or maintain tables, in one application; a wait ends with the run."""
+"""A lock for the threads of one run: only one at a time writes silver or gold, or maintains tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stopped(RegistryError):
 
 
 class Turns:
-    """A lock for ``with``; raises Stopped where somebody else has it when the run is to stop."""
+    """A lock for ``with``; a thread that waits for it raises Stopped when the run is asked to stop."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._lock = threading.Lock()

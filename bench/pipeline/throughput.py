@@ -30,7 +30,7 @@ import redis
 from bench.pipeline.memory import MemoryWatch
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
-from mqregistry.pipeline.bronze.query import Access, start
+from mqregistry.pipeline.bronze.query import start
 from mqregistry.pipeline.bronze.snapshot import Snapshot, write
 from mqregistry.pipeline.gold.refresh import refresh
 from mqregistry.pipeline.lake.lake import Lake
@@ -161,8 +161,10 @@ class Bed:
         write(self.spark, self.lake, namespace, Snapshot(epoch, 0, int(first.partition("-")[0]), "0-0"), [])
         me = psutil.Process()
         before = cpu_of(self.redis_process), cpu_of(me), time.perf_counter()
-        access = Access(self.url, namespace, epoch, None, 250_000)
-        query = start(self.spark, self.lake, access, "changes", {"availableNow": True})
+        query = start(
+            self.spark, self.lake, (namespace, epoch), "changes", {"availableNow": True}, url=self.url, reader=None,
+            limit=250_000,
+        )  # fmt: skip
         query.awaitTermination()
         after = cpu_of(self.redis_process), cpu_of(me), time.perf_counter()
         rows = sum(progress["numInputRows"] for progress in query.recentProgress)

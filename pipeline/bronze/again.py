@@ -1,4 +1,4 @@
-"""Reads the entries that could not be read again: what this release can read is in bronze then."""
+"""Reads the entries in quarantine again: those that this release can read become rows of bronze like others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Again(NamedTuple):
 
 
 def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Again:
-    """Read the entries of all streams again that could not be read. Killed anywhere and run again, it is the same."""
+    """Read the entries of all streams in quarantine again. If it is killed and repeated, the result is the same."""
     read = left = 0
     silver = Silver(spark, lake, namespace, epoch)
     for stream in STREAMS:
@@ -44,7 +44,7 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
         [[count, first_ms]] = good.agg(F.count(F.lit(1)), F.min("ms")).collect()
         read, left = read + count, left + rows.count() - count
         if count:
-            if silver.now is not None:  # first: killed in between, gold looks once more at what is as it was
+            if silver.now is not None:  # before the MERGE: if this is killed in between, gold refreshes for nothing
                 silver.tell("requarantine", touched_ms=first_ms)
             sets = ", ".join(f"{column} = s.{column}" for column in columns.names if column not in ("id_ms", "id_n"))
             spark.sql(
@@ -59,7 +59,8 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
 
 def _read(stream: Stream, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = batch.to_pylist()  # what had other fields than e is an array in JSON, and no event
+        rows = batch.to_pylist()
+        # the raw of an entry without exactly the field e is a JSON array, which is no event: it stays unreadable
         entries = [(f"{row['id_ms']}-{row['id_n']}".encode(), [b"e", row["raw"]]) for row in rows]
         if entries:
             yield page(stream, entries).batch

@@ -1,11 +1,11 @@
-"""The streaming query that takes one stream of Redis into its table of bronze: source, a few columns, Delta's sink.
+"""The streaming query that writes one stream of Redis to its table in bronze.
 
-Exactly once by Spark's checkpoint and Delta's transaction ids; the source tells Redis what may be trimmed.
+Spark's checkpoint and Delta's transaction ids write each entry exactly once; the source tells Redis what it may trim.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow.compute as pc
@@ -24,32 +24,24 @@ from ..silver.progress import gaps
 from .snapshot import snapshots
 
 
-class Access(NamedTuple):
-    """Which registry is read, and how; reader: the name under which Redis keeps what was not read (None: nobody)."""
-
-    url: str
-    namespace: str
-    epoch: str
-    reader: str | None
-    limit: int
-
-
 def start(
-    spark: SparkSession, lake: Lake, access: Access, stream: Stream, trigger: dict[str, Any],
-    starting_id: EntryId | None = None,
+    spark: SparkSession, lake: Lake, place: tuple[str, str], stream: Stream, trigger: dict[str, Any], *, url: str,
+    reader: str | None, limit: int, starting_id: EntryId | None = None,
 ) -> StreamingQuery:  # fmt: skip
-    """Start the query; it goes on where its checkpoint is, or begins behind the last gap that was accepted.
+    """Start the query; it goes on from its checkpoint, or begins behind the last gap that was accepted.
 
     Args:
-        starting_id: it begins behind this entry, and behind a gap of which the row follows.
+        reader: the name under which Redis keeps entries that were not read; None: it keeps none.
+        limit: entries of a batch.
+        starting_id: begin behind this entry; the caller then writes the row of the gap that ends here.
     """
-    namespace, epoch = access.namespace, access.epoch
+    namespace, epoch = place
     options = {
-        "url": access.url, "namespace": namespace, "epoch": epoch, "stream": stream,
-        "maxEntriesPerTrigger": str(access.limit), "partitions": str(spark.sparkContext.defaultParallelism),
+        "url": url, "namespace": namespace, "epoch": epoch, "stream": stream, "maxEntriesPerTrigger": str(limit),
+        "partitions": str(spark.sparkContext.defaultParallelism),
     }  # fmt: skip
-    if access.reader:
-        options["reader"] = access.reader
+    if reader:
+        options["reader"] = reader
     if stream == CHANGES:
         taken = snapshots(lake, namespace, epoch)
         begun = len(taken)
@@ -78,12 +70,12 @@ def start(
 
 
 def checkpoint(lake: Lake, namespace: str, epoch: str, name: str) -> str:
-    """Where a query keeps how far it is."""
+    """The folder of a query's checkpoint."""
     return lake.path(f"{CHECKPOINTS}/{namespace}/{epoch}/{name}")
 
 
 def last_entry(lake: Lake, namespace: str, epoch: str, stream: Stream) -> EntryId:
-    """The last entry of a stream that bronze has; for changes at least that of the last snapshot."""
+    """The last entry of a stream in bronze; for ``changes`` the last snapshot's entry, if that is later."""
     found = OLDEST
     delta = lake.delta(f"bronze/{stream}")
     if delta is not None:
@@ -101,7 +93,7 @@ def last_entry(lake: Lake, namespace: str, epoch: str, stream: Stream) -> EntryI
 
 
 def behind_s(progress: dict[str, Any]) -> float:
-    """How long before the stream's last entry the last one was written that a query has read."""
+    """How far a query is behind its stream: from the last entry that it has read to the stream's last entry."""
     [source] = progress["sources"]
     read, newest = (_id(source[name]) for name in ("endOffset", "latestOffset"))
     return max(0, newest.ms - read.ms) / 1000 if read != OLDEST else 0.0

@@ -1,35 +1,26 @@
-"""Reads the tables from Redis exactly as of one change: the lake's history begins with them."""
+"""Takes snapshots: reads the tables from Redis exactly as of one change, as the beginning of the lake's history."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from mqregistry.behaviour import behaviour_of
 from mqregistry.errors import StoreError
-from mqregistry.events.changes import (
-    BrokerReaped,
-    BrokerRegistered,
-    Change,
-    ConfigSet,
-    KvPut,
-    Live,
-    Parts,
-    Row,
-)
+from mqregistry.events.changes import BrokerReaped, BrokerRegistered, Change, ConfigSet, KvPut, Live, Parts, Row
 from mqregistry.store.change_reader import ChangeReader
-from mqregistry.store.snapshot import read_head, read_lives, read_tables
+from mqregistry.store.snapshot import NamespaceHead, read_head, read_lives, read_tables
 from mqregistry.store.store import Store, open_existing
 from mqregistry.tables.live_table import LiveTable
 from mqregistry.tables.tables import Tables
 
 from ..lake.lake import Lake
-from ..lake.tables import add, frame
+from ..lake.tables import add
 
 _PART_TOPICS: Final = 500
 
@@ -37,8 +28,8 @@ _PART_TOPICS: Final = 500
 class Snapshot(NamedTuple):
     """A snapshot in the lake.
 
-    seq: the last change that it includes. ms: the time of Redis then. last_id: the entry of that change in the stream;
-    reading continues after it. rows: how many events the snapshot consists of.
+    seq: the last change that it includes. ms: the time of Redis then. last_id: the entry of that change; the stream is
+    read from there on. rows: how many events the snapshot consists of.
     """
 
     epoch: str
@@ -64,10 +55,10 @@ class Exact(NamedTuple):
 def take(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, behind_gap: bool = False) -> Snapshot:
     """Read the tables and write them into the lake.
 
-    If the stream still has its first entry, it has the whole history, and the snapshot is the empty one before it.
+    A stream that still has its first entry has the whole history: the snapshot is then the empty one before that entry.
 
     Args:
-        behind_gap: entries of the stream are missing, whatever it begins with.
+        behind_gap: entries of the stream are missing, so that the snapshot must have the tables.
 
     Raises:
         StoreError: no such namespace, or another schema; the stream was trimmed while it was read.
@@ -89,17 +80,16 @@ async def read(redis_url: str, namespace: str, *, behind_gap: bool = False) -> t
         return Snapshot(exact.epoch, exact.seq, exact.ms, exact.last_id, len(found), exact.compat), found
 
 
-def read_now(redis_url: str, namespace: str) -> tuple[int, int]:
-    """The number of changes of a namespace, and the time of its Redis then (ms).
+def head_of(redis_url: str, namespace: str) -> NamespaceHead:
+    """The state of a namespace now.
 
     Raises:
         As :func:`take`.
     """
 
-    async def ask() -> tuple[int, int]:
+    async def ask() -> NamespaceHead:
         async with open_existing(redis_url, namespace) as store:
-            head = await read_head(store)
-            return head.seq, head.now_ms
+            return await read_head(store)
 
     return asyncio.run(ask())
 
@@ -109,7 +99,7 @@ async def _from_first_entry(store: Store) -> Snapshot | None:
     head = await read_head(store)
     try:
         changes = await ChangeReader(store, "0-0").read(block_ms=0, count=1)
-    except StoreError:  # it cannot be read
+    except StoreError:  # the first entry cannot be read
         return None
     if not changes:
         return Snapshot(head.epoch, 0, head.now_ms, "0-0", 0, store.compat) if head.seq == 0 else None
@@ -118,7 +108,7 @@ async def _from_first_entry(store: Store) -> Snapshot | None:
 
 
 async def read_exact(store: Store) -> Exact:
-    """Everything as of one change: pages first, then each event up to a seq that is later than all of them.
+    """All tables as of one change: read in pages, then brought by events to a change that is later than every page.
 
     Raises:
         StoreError: the stream was trimmed, or the namespace was made again, meanwhile: repeat the call.
@@ -140,10 +130,10 @@ async def read_exact(store: Store) -> Exact:
 
 
 async def read_events(store: Store, last_id: str, seq: int, upto_seq: int) -> AsyncIterator[tuple[str, Change]]:
-    """The events after ``last_id``, of seq + 1 to ``upto_seq``, each with its id; whole sets of parts.
+    """The changes seq + 1 to ``upto_seq``, which follow ``last_id``, each with its id and with all its parts.
 
     Raises:
-        StoreError: one is missing.
+        StoreError: a change is missing.
     """
     reader, parts = ChangeReader(store, last_id), Parts()
     while seq < upto_seq:
@@ -166,7 +156,7 @@ async def read_events(store: Store, last_id: str, seq: int, upto_seq: int) -> As
 
 
 def events_of(exact: Exact) -> Iterator[Change]:
-    """Events that, applied to empty tables, give these tables; all with one seq, as one set of parts."""
+    """Events that make these tables of empty ones: the parts of one change."""
     events = list(_events_of(exact))
     for part, change in enumerate(events, 1):
         yield msgspec.structs.replace(change, part=part, parts=len(events))
@@ -187,7 +177,7 @@ def _events_of(exact: Exact) -> Iterator[Change]:
                 BrokerRegistered, broker_name=name, who=who, cluster=info.cluster, addr=info.addr,
                 broker_id=info.broker_id, live=live,
             )  # fmt: skip
-    for name in names:  # an event with live info names a cluster too, which the name may have left
+    for name in names:  # the live info above also put the name into its cluster, which it may have left
         yield event(BrokerReaped, broker_name=name, row=None)
     for who, servers in sorted(tables.filter_servers.items()):
         yield event(BrokerRegistered, who=who, filter_servers=servers)
@@ -212,15 +202,12 @@ def _events_of(exact: Exact) -> Iterator[Change]:
         yield event(ConfigSet, config=tables.config, config_rev=tables.config_rev)
 
 
-_Item = TypeVar("_Item")
-
-
-def _in_parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+def _in_parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (items[first : first + _PART_TOPICS] for first in range(0, len(items), _PART_TOPICS))
 
 
 def write(spark: SparkSession, lake: Lake, namespace: str, snapshot: Snapshot, events: list[Change]) -> None:
-    """Write a snapshot into the lake; one that is there already stays."""
+    """Write a snapshot into the lake; if one of this ``seq`` is there already, that one stays."""
     about = msgspec.json.encode(snapshot._asdict()).decode()
     rows = [(snapshot.seq, snapshot.ms, "snapshot", 0, snapshot.rows, about)]
     rows += [
@@ -235,8 +222,3 @@ def snapshots(lake: Lake, namespace: str, epoch: str) -> list[Snapshot]:
     rows = lake.read("bronze/snapshot", namespace=namespace, epoch=epoch, where=pc.field("part") == 0)
     found = (Snapshot(**msgspec.json.decode(text)) for text in rows["e"].to_pylist())
     return sorted(found, key=lambda snapshot: snapshot.seq)
-
-
-def events(spark: SparkSession, lake: Lake, namespace: str, epoch: str, seq: int) -> DataFrame:
-    """The events of a snapshot."""
-    return frame(spark, lake, "bronze/snapshot", namespace, epoch).where(f"seq = {seq} AND part > 0")

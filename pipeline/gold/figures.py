@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..lake.gold_schema import GOLD, MOMENT
 from ..lake.lake import Lake
-from ..lake.schema import GOLD, MOMENT, day_text
+from ..lake.schema import day_text
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -18,15 +19,15 @@ NEVER: Final = 1 << 42  # later than any moment
 _MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
 _MOST_CLUSTERS: Final = 100  # of metrics
 _WORST_TOPICS: Final = 10
-SHARES: Final = {"availability": "present_ms", "write_availability": "writable_ms"}  # of observed_ms
+SHARES: Final = {"availability": "present_ms", "write_availability": "writable_ms"}  # share -> this / observed_ms
 _RESILIENCE_MS: Final = 30 * DAY_MS
 
 
 class Refreshed(NamedTuple):
     """What the last refresh saw.
 
-    begin_ms: the time before is not known. now_ms: end of observation. flap_ms: an absence shorter than this is a flap.
-    seq: the change up to which silver counted. versions: of the tables that were read, as JSON.
+    begin_ms: nothing is known of the time before it. now_ms: end of observation. flap_ms: an absence shorter than this
+    is a flap. seq: the change up to which silver counted. versions: table -> the version that was read, as JSON.
     """
 
     begin_ms: int
@@ -43,42 +44,32 @@ def last(lake: Lake, namespace: str, epoch: str) -> Refreshed | None:
 
 
 def namespaces(lake: Lake) -> list[str]:
-    """The namespaces of which gold has figures."""
+    """The namespaces with figures in gold."""
     return sorted(set(lake.read("gold/refresh", columns=["namespace"])["namespace"].to_pylist()))
 
 
 def epochs(lake: Lake, namespace: str) -> list[str]:
-    """The epochs of a namespace of which gold has figures, in order of their beginning."""
+    """The epochs of a namespace with figures in gold, in order of their beginning."""
     rows = lake.read("gold/refresh", namespace=namespace, columns=["epoch", "begin_ms"])
     found: list[str] = rows.sort_by("begin_ms")["epoch"].to_pylist()
     return found
 
 
 def read(
-    lake: Lake,
-    table: str,
-    namespace: str,
-    epoch: str,
-    *,
-    grain: str | None = None,
-    from_ms: int = 0,
-    to_ms: int = NEVER,
-    columns: list[str] | None = None,
-) -> pa.Table:
+    lake: Lake, table: str, namespace: str, epoch: str, *, grain: str | None = None, from_ms: int = 0,
+    to_ms: int = NEVER, columns: list[str] | None = None,
+) -> pa.Table:  # fmt: skip
     """Rows of a gold table, in no order.
 
     Args:
         grain: ``hour`` or ``day``; None: both.
         from_ms, to_ms: only periods that begin in ``[from_ms, to_ms)``.
-        columns: those wanted; None: all.
-
-    Returns:
-        Columns of ``GOLD[table]``; no rows when there is no gold.
+        columns: of ``GOLD[table]``; None: all.
     """
     moment = _MOMENT_OF.get(table, "period_start")
     begin, end = (pa.scalar(ms * 1000, MOMENT) for ms in (from_ms, to_ms))
     chosen: Any = (pc.field(moment) >= begin) & (pc.field(moment) < end)
-    if moment == "period_start":  # whole files are left out by it
+    if moment == "period_start":  # whole files are skipped by their day
         days = pc.field("day") >= day_text(max(0, from_ms))
         chosen = chosen & days & (pc.field("day") <= day_text(to_ms))
     if grain is not None and "grain" in GOLD[table].names:
@@ -118,7 +109,7 @@ def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, flo
 
 
 def least_resilient(lake: Lake, namespace: str, epoch: str, now_ms: int) -> dict[str, float]:
-    """The worst ten topics of the last 30 days: share of the time in which any one loss left them writable."""
+    """The ten worst topics -> their score (table ``resilience``) over the last 30 days."""
     columns = ["topic", "routable_ms", "any_loss_ms"]
     days = {"from_ms": now_ms - _RESILIENCE_MS, "to_ms": now_ms}
     rows = read(lake, "resilience", namespace, epoch, grain="day", columns=columns, **days)

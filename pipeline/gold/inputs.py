@@ -26,15 +26,15 @@ def day_of(ms: int) -> int:
 
 
 class Inputs:
-    """One namespace and epoch.
+    """The inputs of one namespace and epoch.
 
     Args:
-        spark: a session of its own: the views are made in it.
-        versions: of the tables; None: the newest.
+        spark: a session for these views alone.
+        versions: table -> the version to read; None: the newest.
         seq: the change up to which silver counts.
 
     Attributes:
-        versions: of the tables that are read; later rows are not seen.
+        versions: table -> the version that is read: rows that are written later do not count.
     """
 
     def __init__(
@@ -58,13 +58,12 @@ class Inputs:
         return rows.limit(0) if version is None else rows
 
     def held(self, name: str, since_ms: int, now_ms: int) -> DataFrame:
-        """Rows of a table of silver that held at some moment of that time, or ended in it.
+        """Rows of a silver table that held at some moment from ``since_ms`` to ``now_ms``, or ended in that time.
 
-        Besides its columns: from_ms; to_ms, null where the value still held at the end of that time; of queue data
-        whether messages can be written.
+        Further columns are from_ms, to_ms (null: the value still held at ``now_ms``) and, for queue data, is_writable.
         """
         ended = f"to_seq <= {self._seq} AND unix_millis(valid_to) <= {now_ms}"
-        rows = (  # by columns as they are: then Delta leaves out the files that hold nothing of that time
+        rows = (  # the conditions name columns only: then Delta skips files by their statistics
             self.table(f"silver/{name}").where(f"from_seq <= {self._seq} AND valid_from <= timestamp_millis({now_ms})")
             .where(f"current OR to_seq > {self._seq} OR valid_to >= timestamp_millis({since_ms})")
             .selectExpr("*", "unix_millis(valid_from) AS from_ms", f"IF({ended}, unix_millis(valid_to), NULL) AS to_ms")
@@ -72,21 +71,21 @@ class Inputs:
         return rows.selectExpr("*", f"{_WRITABLE} AS is_writable") if name == "queue_data" else rows
 
     def view(self, name: str, rows: DataFrame, *, keep: bool = False) -> None:
-        """Give rows a name. keep: they are read more than once."""
+        """Make a view of rows. keep: cache them, because several statements read them."""
         if keep:
             self._cached.append(rows.cache())
         rows.createOrReplaceTempView(name)
 
     def small_view(self, name: str, rows: DataFrame) -> None:
-        """Give a few rows a name; each plan that reads them contains them, and is simpler if there are none."""
+        """Make a view of a few rows, which each query plan then contains; a plan is simpler if there are none."""
         self.view(name, self.spark.createDataFrame(rows.toArrow()))
 
     def views(self, since_ms: int, hour_ms: int, now_ms: int) -> None:
-        """Make the views that ``sql`` asks for.
+        """Make the views that the statements in ``sql`` read.
 
         Args:
-            since_ms: from when on silver and changes are needed, the start of a day.
-            hour_ms: the same of heartbeats and lookups, the start of an hour.
+            since_ms: the start of a day; silver and changes are needed from then on.
+            hour_ms: the start of an hour; heartbeats and lookups are needed from then on.
         """
         self.view("broker_addr", self.held("broker_addr", 0, now_ms), keep=True)
         for table in ("queue_data", "broker_row"):
@@ -98,17 +97,17 @@ class Inputs:
         ):
             self.small_view(name, rows)
         self.view("lookups", self.entries("lookups", hour_ms, now_ms))
-        # an interval reaches back for an hour
+        # the interval that ends with a heartbeat may have begun an hour earlier
         beats = self.entries("heartbeats", hour_ms - HOUR_MS, now_ms).withColumn("of", F.from_json("e", _HEARTBEAT))
         self.view("heartbeats", beats.select("ms", "id_ms", "id_n", "of.*"))
         self.changes_since(since_ms)
 
     def changes_since(self, since_ms: int) -> None:
-        """Make the view of changes; if the clock was ahead, events have later times than the ones that count."""
+        """Make the view of changes, without an end: a clock that was ahead wrote later times than those that count."""
         self.view("changes", self.entries("changes", since_ms))
 
     def entries(self, stream: str, since_ms: int, now_ms: int | None = None) -> DataFrame:
-        """The readable entries of a stream of that time, both ends included."""
+        """The readable entries of a stream from ``since_ms`` to ``now_ms`` (None: to its end), both included."""
         since = f"day >= '{day_text(max(0, since_ms))}' AND ms >= {since_ms} AND reason IS NULL"
         return self.table(f"bronze/{stream}").where(since if now_ms is None else f"{since} AND ms <= {now_ms}")
 
@@ -123,7 +122,7 @@ class Inputs:
         return found
 
     def newest_beat_ms(self, since_ms: int) -> int:
-        """The newest heartbeat of ``since_ms`` or later; -1: there is none."""
+        """When the newest heartbeat of ``since_ms`` or later was written; -1: there is none."""
         found = self.entries("heartbeats", since_ms).agg(F.max("ms")).collect()[0][0]
         return -1 if found is None else int(found)
 

@@ -1,7 +1,7 @@
-"""Brings gold up to date: works out the days that new input touches again, with the statements in ``sql``.
+"""Brings gold up to date: the statements in ``sql`` compute each day again to which new input belongs.
 
-Figures of heartbeats and lookups are computed by hours, and a day from its hours. Every table is written by one
-commit, which replaces the rows of these days; if it is killed and called again, the tables are the same.
+Figures of heartbeats and lookups are computed per hour, and those of a day from its hours. One commit per table
+replaces the rows of these days, so a refresh that was killed and is repeated gives the same tables.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def refresh(
     spark: SparkSession, lake: Lake, namespace: str, epoch: str, *, since_ms: int | None = None,
     flap_ms: int = FLAP_MS, now_ms: int | None = None,
 ) -> bool:  # fmt: skip
-    """Work out what input of ``since_ms`` or later touches, up to the end of observation.
+    """Compute the figures that depend on input of ``since_ms`` or later, up to the end of observation.
 
     Args:
-        since_ms: None: everything from scratch.
-        flap_ms: an absence shorter than this, with a return, is a flap. Another value than last time: everything is
-            worked out again.
+        since_ms: None: compute everything.
+        flap_ms: a broker flaps if it returns after a shorter absence. If the last refresh had another value,
+            everything is computed again.
         now_ms: end of observation; default: how far silver is, or the newest heartbeat, whichever is later.
 
     Returns:
@@ -56,36 +56,28 @@ def refresh(
         return False
     if now_ms is None:
         heard_ms = inputs.newest_beat_ms(since_ms)
-        if silver.observed_ms is not None:  # a clock that was ahead for a while is no observation
+        if silver.observed_ms is not None:  # a later heartbeat was written while the clock was ahead
             heard_ms = min(heard_ms, silver.observed_ms)
         now_ms = max(silver.ms, heard_ms, before.now_ms if before else 0)
     seen = Refreshed(begin_ms, now_ms, flap_ms, silver.seq, json.dumps(inputs.versions))
     if since_ms > now_ms:
         return False
-    work_out(inputs, lake, (namespace, epoch), seen, since_ms, is_new=before is None)
+    GoldRun(inputs, lake, (namespace, epoch), seen, since_ms, is_new=before is None).write()
     return True
 
 
-def work_out(
-    inputs: Inputs, lake: Lake, place: tuple[str, str], seen: Refreshed, since_ms: int, *, is_new: bool,
-    area: str | None = None,
-) -> None:  # fmt: skip
-    """Write every table of gold anew from the day of ``since_ms`` on.
+class GoldRun:
+    """Writes the tables of gold from the day of ``since_ms`` on; each statement reads the tables before it.
 
     Args:
+        inputs: are closed at the end.
         is_new: nothing that is in the tables is kept.
         area: another folder to write to, for a comparison.
     """
-    with contextlib.closing(inputs):
-        _Run(inputs, lake, place, seen, since_ms, is_new=is_new, area=area).work_out()
-
-
-class _Run:
-    """Writes one table after the other; each statement sees those before it."""
 
     def __init__(
         self, inputs: Inputs, lake: Lake, place: tuple[str, str], seen: Refreshed, since_ms: int, *, is_new: bool,
-        area: str | None,
+        area: str | None = None,
     ) -> None:  # fmt: skip
         self._inputs = inputs
         self._spark = inputs.spark
@@ -94,34 +86,35 @@ class _Run:
         self._seen = seen
         self._is_new = is_new
         self._area = area
-        # after midnight the last day must be completed
+        # minus 1: input of exactly midnight also completes the day before
         self._since_ms = day_of(since_ms - 1)
         self._hour_ms = max(self._since_ms, (since_ms - 1) // HOUR_MS * HOUR_MS)
 
-    def work_out(self) -> None:
+    def write(self) -> None:
         """Write all tables; the last one records the versions that were read."""
-        self._inputs.views(self._since_ms, self._hour_ms, self._seen.now_ms)
-        self._inputs.small_view("known_state", self._known("broker_state").selectExpr(*_SPAN_MS))
-        for name in ("period", "changed", "writable"):
-            self._view(name, self._since_ms)
-        self._write("broker_state", self._sql("broker_state", self._since_ms))
-        self._inputs.view("state", self._read("broker_state").selectExpr(*_SPAN_MS), keep=True)
-        self._view("spell", self._since_ms)
-        self._brokers()
-        self._write_days("alarm", self._sql("alarm", self._since_ms), moment="at")
-        self._write_days("front_end_heartbeat", self._with_kept("front_end_heartbeat"))
-        hours = self._with_kept("lookup")
-        days = hours.groupBy(
-            F.lit("day").alias("grain"), F.date_trunc("day", "period_start").alias("period_start"), "topic"
-        ).agg(F.sum("found").alias("found"), F.sum("missing").alias("missing"))  # fmt: skip
-        self._write_days("lookup", hours.unionByName(days))
-        self._view("member", self._since_ms)
-        for name in _OF_DAYS:
-            self._write_days(name, self._sql(name, self._since_ms))
-        self._write("refresh", make_rows(self._spark, "gold/refresh", self._place, [self._seen]))
+        with contextlib.closing(self._inputs):
+            self._inputs.views(self._since_ms, self._hour_ms, self._seen.now_ms)
+            self._inputs.small_view("known_state", self._known("broker_state").selectExpr(*_SPAN_MS))
+            for name in ("period", "changed", "writable"):
+                self._view(name, self._since_ms)
+            self._write("broker_state", self._sql("broker_state", self._since_ms))
+            self._inputs.view("state", self._read("broker_state").selectExpr(*_SPAN_MS), keep=True)
+            self._view("spell", self._since_ms)
+            self._brokers()
+            self._write_days("alarm", self._sql("alarm", self._since_ms), moment="at")
+            self._write_days("front_end_heartbeat", self._with_kept("front_end_heartbeat"))
+            hours = self._with_kept("lookup")
+            days = hours.groupBy(
+                F.lit("day").alias("grain"), F.date_trunc("day", "period_start").alias("period_start"), "topic"
+            ).agg(F.sum("found").alias("found"), F.sum("missing").alias("missing"))  # fmt: skip
+            self._write_days("lookup", hours.unionByName(days))
+            self._view("member", self._since_ms)
+            for name in _OF_DAYS:
+                self._write_days(name, self._sql(name, self._since_ms))
+            self._write("refresh", make_rows(self._spark, "gold/refresh", self._place, [self._seen]))
 
     def _brokers(self) -> None:
-        """A broker that returned was away in all periods since it left: these are computed, too."""
+        """Write ``broker``; for a broker that has returned, compute all periods since it left, too."""
         away_ms = self._spark.sql(
             "SELECT min(from_ms) FROM spell WHERE kind = 'away' AND from_ms < {since_ms} AND to_ms >= {since_ms}",
             since_ms=self._since_ms,
@@ -145,7 +138,7 @@ class _Run:
 
     def _sql(self, name: str, since_ms: int) -> DataFrame:
         text = (_SQL / f"{name}.sql").read_text(encoding="utf-8")
-        seen = self._seen  # a statement need not name all of them
+        seen = self._seen
         return self._spark.sql(text, since_ms=since_ms, now_ms=seen.now_ms, flap_ms=seen.flap_ms, seq=seen.seq)
 
     def _view(self, name: str, since_ms: int) -> None:
@@ -155,7 +148,7 @@ class _Run:
     def _write_days(
         self, table: str, rows: DataFrame, since_ms: int | None = None, *, moment: str = "period_start"
     ) -> None:
-        """Replace the rows of that day and later; the view of this name has the new rows."""
+        """Replace the rows of the day of ``since_ms`` and later days; a view with the table's name has the new rows."""
         since = day_text(self._since_ms if since_ms is None else since_ms)
         self._write(table, rows.withColumn("day", F.date_format(moment, "yyyy-MM-dd")), f"day >= '{since}'")
         written = self._read(table)

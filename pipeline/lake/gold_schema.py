@@ -1,4 +1,4 @@
-"""The figures of gold: every table's columns, their units, and what a row is; docs/pipeline.md says what each means."""
+"""The schema of gold's tables: their columns and units; docs/pipeline.md defines each figure."""
 
 from __future__ import annotations
 
@@ -46,75 +46,72 @@ GOLD: Final = {
     ),
     "unused_topic": _gold(("topic", _S), ("routable_ms", _I)),
     "missing_topic": _gold(("topic", _S), ("lookups", _I)),
-    # The state of a broker, from its first appearance on, without a gap: absent, read_only, writable.
+    # The states of a broker (absent, read_only, writable, unknown) from its first appearance on, without a hole.
     "broker_state": pa.schema(columns(
         ("cluster", _S), ("broker_name", _S), ("state", _S), ("valid_from", MOMENT), ("valid_to", MOMENT, True),
     )),
-    # How long a topic would have stayed writable whichever one broker, host or zone had been lost.
     "resilience": _gold(
         ("topic", _S), ("routable_ms", _I), ("broker_loss_ms", _I), ("host_loss_ms", _I), ("zone_loss_ms", _I),
         ("any_loss_ms", _I), ("score", _F, True),
     ),
-    # Lookups of a name; "topic", "unused_topic" and "missing_topic" are made of it.
+    # "topic", "unused_topic" and "missing_topic" are made of this table.
     "lookup": _gold(("topic", _S), ("found", _I), ("missing", _I)),
-    # How a front end heard a process in an hour; "heartbeat" is made of it.
+    # How a front end heard a process in an hour; "heartbeat" is made of this table.
     "front_end_heartbeat": pa.schema(columns(
         ("period_start", MOMENT), ("who", _S), ("front_end", _S), ("broker_name", _S, True),
         ("named_id_ms", _I, True), ("named_id_n", _I, True), ("beats", _I), ("refused", _I),
         ("intervals", pa.list_(pa.struct([("interval_ms", _I), ("beats", _I)])), True),
         ("periods", pa.list_(pa.struct([("request", _S), ("interval_ms", _I), ("beats", _I)])), True),
     )),
-    # What the last audit saw that found no difference; ids: stream -> the last entry that was compared, as JSON.
+    # How far the last audit was that found no difference.
     "audited": pa.schema(columns(("seq", _I), ("now_ms", _I), ("ids", _S))),
-    # What the last refresh saw.
-    "refresh": pa.schema(columns(
-        ("begin_ms", _I), ("now_ms", _I), ("flap_ms", _I), ("seq", _I), ("versions", _S),
-    )),
-    # stream_alarm events
+    # How far the last refresh was.
+    "refresh": pa.schema(columns(("begin_ms", _I), ("now_ms", _I), ("flap_ms", _I), ("seq", _I), ("versions", _S))),
+    # Events of the type stream_alarm.
     "alarm": pa.schema(columns(
         ("at", MOMENT), ("seq", _I), ("alarm", _S, True), ("reader", _S, True), ("stream", _S, True),
     )),
 }  # fmt: skip
 
-_DAY: Final = pa.field("day", _S, nullable=False)
-# A refresh replaces whole days.
 FIGURES: Final = tuple(table for table in GOLD if table not in ("audited", "refresh"))
 """The tables with figures; the other two say how far an audit and a refresh were."""
 
+_DAY: Final = pa.field("day", _S, nullable=False)  # a refresh replaces whole days
 GOLD_PARTITIONS: Final = {table: () if table in ("audited", "broker_state", "refresh") else (_DAY,) for table in GOLD}
 
 GOLD_COMMENTS: Final = {
-    "observed_ms": "time of which it is known what was", "present_ms": "time with an address",
-    "writable_ms": "time in which messages were taken", "availability": "present_ms / observed_ms",
+    "observed_ms": "time in which the state is known", "present_ms": "time with an address",
+    "writable_ms": "time in which messages could be written", "availability": "present_ms / observed_ms",
     "write_availability": "writable_ms / observed_ms", "outages": "absences that began",
-    "recoveries": "absences that ended", "recovery_ms_mean": "how long these had been, mean",
-    "recovery_ms_max": "how long these had been, longest", "flaps": "those that were shorter than flap_ms",
+    "recoveries": "absences that ended", "recovery_ms_mean": "mean length of the absences that ended",
+    "recovery_ms_max": "length of the longest absence that ended", "flaps": "absences that ended before flap_ms",
     "unwritable_spells": "stretches without a master or a writable queue that began",
-    "write_recoveries": "such stretches that ended", "write_recovery_ms_mean": "how long these had been, mean",
-    "write_recovery_ms_max": "how long these had been, longest",
-    "write_flaps": "those that were shorter than flap_ms", "registrations": "events broker_registered",
+    "write_recoveries": "such stretches that ended", "write_recovery_ms_mean": "their mean length",
+    "write_recovery_ms_max": "length of the longest such stretch that ended",
+    "write_flaps": "such stretches that ended before flap_ms", "registrations": "events broker_registered",
     "expiries": "events broker_expired", "closes": "events broker_closed",
     "unregistrations": "events broker_unregistered", "reaps": "events broker_reaped",
-    "beats": "signs of life", "refused": "registrations that were not taken",
+    "beats": "signs of life", "refused": "registrations that were refused",
     "front_ends": "how many front ends heard it", "interval_ms_p50": "from beat to beat at one front end, median",
-    "interval_ms_p99": "the same, 99th percentile", "interval_ms_max": "the same, longest",
-    "expected_ms": "the median interval, on that day, of the request that it sends most often",
-    "periods": "the same between two beats by one request, registration or heartbeat",
+    "interval_ms_p99": "from beat to beat at one front end, 99th percentile",
+    "interval_ms_max": "from beat to beat at one front end, longest",
+    "expected_ms": "the day's median interval between two beats by the request that the process sends most often",
+    "periods": "how often each interval between two beats by the same request (registration or heartbeat)",
     "missed_beats": "how many beats did not come",
     "routable_ms": "time with queue data", "lookups": "lookups of the topic",
     "changes": "queue data that began or ended", "brokers": "at the end of the period",
     "topics": "at the end of the period", "write_queues": "at the end of the period",
     "queue_cv": "standard deviation of write queues over brokers / mean",
     "queue_max_mean": "greatest number of write queues of a broker / mean",
-    "broker_loss_ms": "time in which the loss of any one broker would have left it writable",
-    "host_loss_ms": "the same of any one host", "zone_loss_ms": "the same of any one zone",
-    "any_loss_ms": "the same of any one broker, host or zone", "score": "any_loss_ms / routable_ms",
+    "broker_loss_ms": "time in which the loss of any one broker would have left the topic writable",
+    "host_loss_ms": "the same for any one host", "zone_loss_ms": "the same for any one zone",
+    "any_loss_ms": "the same for any one broker, host or zone", "score": "any_loss_ms / routable_ms",
     "found": "lookups that were answered with a route", "missing": "lookups of a name that was no topic",
-    "front_end": "the front end that heard it", "named_id_ms": "of the last entry that had a brokerName",
-    "named_id_n": "of the last entry that had a brokerName", "intervals": "how often each interval was",
-    "now_ms": "end of observation", "flap_ms": "an absence shorter than this is a flap",
-    "ids": "stream -> the last entry that was compared, as JSON",
-    "versions": "of the tables that were read, as JSON", "state": "absent, read_only, writable or unknown",
-    "at": "when (UTC)", "alarm": "what was wrong", "reader": "of the stream",
+    "front_end": "the front end that heard it", "named_id_ms": "id of the last entry with a brokerName",
+    "named_id_n": "id of the last entry with a brokerName",
+    "intervals": "how often each interval from beat to beat", "now_ms": "end of observation",
+    "flap_ms": "an absence shorter than this is a flap", "ids": "stream -> the last entry that was compared, as JSON",
+    "versions": "table -> the version that was read, as JSON", "state": "absent, read_only, writable or unknown",
+    "at": "when (UTC)", "alarm": "what was wrong", "reader": "the reader of the stream",
 }  # fmt: skip
-"""The meaning of columns that other layers do not have."""
+"""The meaning of columns that only gold has."""

@@ -1,6 +1,6 @@
-"""The folder that holds everything the pipeline writes: Delta tables, of which ``schema.TABLES`` is the list.
+"""The lake: the folder of the Delta tables that the pipeline writes (``schema.TABLES``), read here without Spark.
 
-This module reads them without Spark, by deltalake; ``tables.py`` has them for Spark.
+``tables.py`` makes and reads the same tables with Spark.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mqregistry.errors import StartError
+from mqregistry.errors import RegistryError, StartError
 
-from .errors import LakeError
 from .schema import TABLES
 
-_DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|↳")  # of what delta-rs says
+_DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|↳")  # in messages of delta-rs
 CHECKPOINTS: Final = "_checkpoints"
-_OLD: Final = ("state", "commits")  # what lakes of earlier releases have
+_OLD: Final = ("state", "commits")  # folders in lakes of earlier releases
+
+
+class LakeError(RegistryError):
+    """The lake lacks the requested data, or its data contradict each other; the message says what to do."""
+
+
+class OtherWriter(RegistryError):
+    """Another application writes to this lake; this one has written nothing."""
 
 
 class Lake:
@@ -44,7 +51,7 @@ class Lake:
         self.is_local = "://" not in root
         self.root = str(Path(root).expanduser().resolve()) if self.is_local else root.rstrip("/")
         self._delta: dict[str, DeltaTable] = {}
-        self.ensured: set[str] = set()  # the tables that are as this release has them
+        self.ensured: set[str] = set()  # tables that are known to have all columns of this release
         if self.is_local and any(Path(self.root, name).is_dir() for name in _OLD):
             raise LakeError(
                 f"the lake at {self.root} was written by an earlier release, whose tables this one cannot continue: "
@@ -52,7 +59,7 @@ class Lake:
             )
 
     def path(self, name: str, area: str | None = None) -> str:
-        """The path of a table, or of another part of the lake; area: another folder for the table's layer."""
+        """The path of a table, or of another part of the lake; area: a folder that replaces the table's layer."""
         return f"{self.root}/{in_area(name, area)}"
 
     def remove(self, area: str) -> None:
@@ -62,11 +69,11 @@ class Lake:
         self.ensured = {name for name in self.ensured if not name.startswith(area)}
 
     def exists(self, name: str) -> bool:
-        """Whether a table was made already."""
+        """Whether a table has been made."""
         return self.delta(name) is not None
 
     def delta(self, name: str) -> DeltaTable | None:
-        """A table as of the newest version, for readers without Spark; None: there is none yet."""
+        """The newest version of a table, for readers without Spark; None: the table does not exist yet."""
         try:
             found = self._delta.get(name)
             if found is not None:
@@ -82,12 +89,12 @@ class Lake:
         self, name: str, *, namespace: str | None = None, epoch: str | None = None,
         columns: Sequence[str] | None = None, where: Any = None, area: str | None = None,
     ) -> pa.Table:  # fmt: skip
-        """Rows of a table; of one that there is not yet, none.
+        """Rows of a table; none if the table does not exist yet.
 
         Args:
             columns: default: all of the schema.
             where: a pyarrow expression.
-            area: another folder that the table is in.
+            area: a folder that replaces the table's layer.
         """
         for column, value in (("namespace", namespace), ("epoch", epoch)):
             if value is not None:
@@ -99,7 +106,7 @@ class Lake:
         return rows.cast(pa.schema(wanted))
 
     def dataset(self, name: str, area: str | None = None) -> Any:
-        """A table for readers of pyarrow's datasets; a column that it lacks, because it is older, is null."""
+        """A table as a dataset of pyarrow; columns that a table of an older release lacks are null."""
         columns, delta = TABLES[name].columns, self.delta(in_area(name, area))
         if delta is None:
             return ds.dataset(columns.empty_table())
@@ -117,10 +124,10 @@ class Lake:
         return [epoch for owner, epoch in self.owners() if owner == namespace]
 
     def try_to_write(self) -> None:
-        """See whether files can be written.
+        """Write a file, and remove it.
 
         Raises:
-            StartError: they cannot.
+            StartError: that is not possible.
         """
         if not self.is_local:
             raise StartError(
@@ -143,17 +150,16 @@ class Lake:
 
 
 def in_area(name: str, area: str | None) -> str:
-    """The name of a table of which another folder may have the place of its layer."""
+    """The name of a table in the lake; area: a folder that replaces the table's layer."""
     return name if area is None else f"{area}/{name.partition('/')[2]}"
 
 
 @contextlib.contextmanager
 def whole_files(lake: Lake) -> Iterator[None]:
-    """Around reads of a lake's tables.
+    """For reads of a lake's tables in the block.
 
     Raises:
-        LakeError: a file in it is not what was written there, or gone; the message has its path where the reader names
-            it.
+        LakeError: a file is broken or gone; the message has its path if the reader's error has it.
     """
     try:
         yield
@@ -165,6 +171,3 @@ def whole_files(lake: Lake) -> Iterator[None]:
             f"a file of the lake at {lake.root} is broken or gone: {reason}; 'mqregistry pipeline "
             "backfill' writes silver and gold again, from bronze"
         ) from error
-
-
-__all__ = ["CHECKPOINTS", "Lake", "LakeError", "whole_files"]

@@ -1,13 +1,13 @@
-"""Every table of the lake: its columns, their units, and what a row is. One place, for writers and readers alike.
+"""The schema of every table of the lake, for writers and readers: its columns, their units, and what a row is.
 
 - *bronze*: the streams' entries as they are, and the snapshots with which a past begins, or goes on after a gap.
-- *silver*: the registry's tables with their validity. A row is one value of one cell, from the change that set it to
-  the change that ended it; ``valid_to`` is null while it holds. And how far they are.
+- *silver*: the registry's tables with their validity, and how far they are. A row is one value of one cell, from the
+  change that set it to the change that ended it; ``valid_to`` is null while it holds.
 - *gold*: figures per hour and per day (``gold_schema.py``).
 
-Moments are Redis time (an event's ``ms``), written as timestamps in UTC; they never run backwards within an epoch: an
-event after Redis' clock stepped back counts as of the latest moment before it. At an instant T a row holds when
-``valid_from <= T < valid_to``. Rows of no length (several changes in one millisecond) are kept; no instant sees them.
+Moments are Redis time (an event's ``ms``), as timestamps in UTC. They never run backwards within an epoch
+(``silver/next_changes.py`` says how). A row holds at an instant T if ``valid_from <= T < valid_to``: rows of no length
+(several changes in one millisecond) are kept, but hold at no instant.
 """
 
 from __future__ import annotations
@@ -17,37 +17,30 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from .gold_schema import GOLD as GOLD
-from .gold_schema import GOLD_COMMENTS, GOLD_PARTITIONS
-from .gold_schema import MOMENT as MOMENT
+from .gold_schema import GOLD, GOLD_COMMENTS, GOLD_PARTITIONS, MOMENT
 from .gold_schema import columns as _columns
 
 _S: Final = pa.string()
 _I: Final = pa.int64()
-
+_SHORT: Final = pa.int32()
 
 _ID: Final = _columns(("id_ms", _I), ("id_n", _I))
-# An entry that cannot be read, or is of a schema that this release does not know, has a reason and raw, and no e.
+# An entry that this release cannot read has a reason and its raw bytes, but no e.
 _UNREAD: Final = _columns(("reason", _S, True), ("raw", pa.binary(), True))
 _SAID: Final = pa.field("e", _S)
 
 BRONZE: Final = {
-    "changes": pa.schema(
-        [
-            *_ID,
-            *_columns(("seq", _I, True), ("ms", _I), ("type", _S, True)),
-            *_columns(("part", pa.int32(), True), ("parts", pa.int32(), True)),
-            _SAID,
-            *_UNREAD,
-        ]
-    ),
+    "changes": pa.schema([
+        *_ID, *_columns(("seq", _I, True), ("ms", _I), ("type", _S, True)),
+        *_columns(("part", _SHORT, True), ("parts", _SHORT, True)), _SAID, *_UNREAD,
+    ]),
     "heartbeats": pa.schema([*_ID, *_columns(("ms", _I)), _SAID, *_UNREAD]),
     "lookups": pa.schema([*_ID, *_columns(("ms", _I)), _SAID, *_UNREAD]),
-}
+}  # fmt: skip
 
-# The tables of the registry as events of one seq, parts 1 to n; and a row with part 0 that describes the snapshot.
-SNAPSHOT: Final = pa.schema(
-    _columns(("seq", _I), ("ms", _I), ("type", _S), ("part", pa.int32()), ("parts", pa.int32()), ("e", _S))
+# A row with part 0 describes the snapshot; parts 1 to n are events that make the registry's tables.
+_SNAPSHOT: Final = pa.schema(
+    _columns(("seq", _I), ("ms", _I), ("type", _S), ("part", _SHORT), ("parts", _SHORT), ("e", _S))
 )
 
 _VALID: Final = _columns(
@@ -57,7 +50,7 @@ _VALID: Final = _columns(
 LATER: Final = ("valid_to", "to_seq", "ended_by", "to_by")
 """Null while a row holds."""
 
-# What makes a cell of each table: its columns before these are the key, after them the value.
+# The key columns of each table; its other columns are the value of a cell.
 SILVER_KEYS: Final = {
     "broker_addr": ("broker_name", "broker_id"),
     "queue_data": ("topic", "broker_name"),
@@ -72,13 +65,11 @@ SILVER_KEYS: Final = {
 }
 
 _SILVER: Final = {
-    # one address of a broker row; cluster is the row's
     "broker_addr": _columns(("broker_name", _S), ("broker_id", _I), ("cluster", _S), ("addr", _S)),
     "queue_data": _columns(
         ("topic", _S), ("broker_name", _S), ("read_queue_nums", _I), ("write_queue_nums", _I), ("perm", _I),
         ("flag", _I),
     ),
-    # what a broker process said of itself
     "live": _columns(
         ("who", _S), ("broker_name", _S), ("cluster", _S), ("addr", _S), ("broker_id", _I), ("timeout_ms", _I),
         ("counter", _I), ("timestamp", _I), ("state_version", _I), ("ha", _S, True),
@@ -96,26 +87,22 @@ SILVER: Final = {table: pa.schema([*columns, *_VALID]) for table, columns in _SI
 SILVER_VALUES: Final = {table: [column.name for column in columns] for table, columns in _SILVER.items()}
 """The key columns and the value columns of each table."""
 
-# How far silver is: a row for each step, and the one with the highest number counts.
-PROGRESS: Final = pa.schema(
-    _columns(
-        ("number", _I), ("kind", _S), ("seq", _I), ("ms", _I), ("begin_ms", _I), ("compat", _S),
-        ("observed_ms", _I, True), ("touched_ms", _I, True),
-    )
-)  # fmt: skip
-GAP: Final = pa.schema(_columns(("stream", _S), ("from_ms", _I), ("to_ms", _I)))
-CLOCK_STEP: Final = pa.schema(_columns(("seq", _I), ("from_ms", _I), ("to_ms", _I)))
+# A row for each step of silver; the row with the highest number says how far silver is.
+PROGRESS: Final = pa.schema(_columns(
+    ("number", _I), ("kind", _S), ("seq", _I), ("ms", _I), ("begin_ms", _I), ("compat", _S),
+    ("observed_ms", _I, True), ("touched_ms", _I, True),
+))  # fmt: skip
 
 OWNER: Final = ("namespace", "epoch")
 
 
 def day_text(ms: int) -> str:
-    """The day (UTC) of a moment, as in the column ``day``."""
+    """The day (UTC) of a moment, as the column ``day`` has it."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 class TableSchema(NamedTuple):
-    """A Delta table: its columns, namespace and epoch first, and those that it is partitioned by."""
+    """A Delta table's columns, namespace and epoch first, and the names of the columns that partition it."""
 
     columns: pa.Schema
     partitions: tuple[str, ...]
@@ -126,15 +113,15 @@ def _table(columns: pa.Schema, *partitions: pa.Field) -> TableSchema:
     return TableSchema(pa.schema(every), (*OWNER, *(field.name for field in partitions)))
 
 
-# name within the lake -> what it is
+# name within the lake -> schema
 TABLES: Final = {
     **{f"bronze/{name}": _table(schema, pa.field("day", _S, nullable=False)) for name, schema in BRONZE.items()},
-    "bronze/snapshot": _table(SNAPSHOT),
+    "bronze/snapshot": _table(_SNAPSHOT),
     **{f"silver/{name}": _table(schema, pa.field("current", pa.bool_(), nullable=False))
        for name, schema in SILVER.items()},
     "silver/progress": _table(PROGRESS),
-    "silver/gap": _table(GAP),
-    "silver/clock_step": _table(CLOCK_STEP),
+    "silver/gap": _table(pa.schema(_columns(("stream", _S), ("from_ms", _I), ("to_ms", _I)))),
+    "silver/clock_step": _table(pa.schema(_columns(("seq", _I), ("from_ms", _I), ("to_ms", _I)))),
     **{f"gold/{name}": _table(schema, *GOLD_PARTITIONS[name]) for name, schema in GOLD.items()},
 }  # fmt: skip
 
@@ -148,16 +135,16 @@ COMMENTS: Final = {
     "seq": "number of the change",
     "ms": "when, by the clock of Redis",
     "type": "of the event",
-    "part": "one change may be written in several entries: which of them this is, from 1",
-    "parts": "in how many entries the change is written",
+    "part": "one change may have several entries: the number of this one, from 1",
+    "parts": "how many entries the change has",
     "e": "the entry's JSON, as it was; null if it cannot be read",
     "reason": "why the entry cannot be read; null if it can",
     "raw": "bytes of an entry that cannot be read: of its field e, or all fields as JSON of base64 texts",
     "valid_from": "since when the value holds (UTC)",
-    "valid_to": "since when it does not hold any more (UTC); null while it does",
-    "from_seq": "the change that set the value; of a snapshot's rows the snapshot's",
-    "to_seq": "the change that ended it; null while it holds",
-    "ended_by": "type of the event that ended it; null while it holds",
+    "valid_to": "when the value ended (UTC); null while it holds",
+    "from_seq": "the change that set the value; if a snapshot set it, the last change in the snapshot",
+    "to_seq": "the change that ended the value; null while it holds",
+    "ended_by": "type of the event that ended the value; null while it holds",
     "from_by": "who caused from_seq, as JSON; null where the event does not say",
     "to_by": "who caused to_seq, as JSON; null where the event does not say",
     "current": "whether the value holds",
@@ -169,19 +156,19 @@ COMMENTS: Final = {
     "perm": "4 readable, 2 writable, together 6",
     "flag": "topicSysFlag",
     "timeout_ms": "time without a heartbeat after which the process counts as gone",
-    "counter": "of its DataVersion",
-    "timestamp": "of its DataVersion",
-    "state_version": "of its DataVersion",
-    "ha": "HOST:PORT of its HA service",
+    "counter": "of the process's DataVersion",
+    "timestamp": "of the process's DataVersion",
+    "state_version": "of the process's DataVersion",
+    "ha": "HOST:PORT of the process's HA service",
     "zone": "the broker's zone",
     "acting": "enableActingMaster",
     "mapping": "of a static topic, as JSON",
     "number": "rises by one; the highest counts",
     "kind": "snapshot, changes, backfill, observed or requarantine",
     "begin_ms": "since when the past is known, by the clock of Redis",
-    "compat": "the RocketMQ that the registry behaves like",
+    "compat": "the RocketMQ release that the registry behaves like",
     "observed_ms": "up to when it is known that no change followed seq; null: not known",
-    "touched_ms": "the earliest moment of which anything differs from before; null: nothing does",
+    "touched_ms": "the earliest moment whose values this step changed; null: it changed none",
     "stream": "changes, heartbeats or lookups",
     "from_ms": "by the clock of Redis",
     "to_ms": "by the clock of Redis",

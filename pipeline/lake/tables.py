@@ -1,4 +1,4 @@
-"""The lake's tables for Spark: makes them, and gives them as DataFrames."""
+"""Makes, reads and writes the lake's tables with Spark."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PROPERTIES: Final = {
 
 
 def sql_name(lake: Lake, name: str) -> str:
-    """Returns the name of a table in Spark SQL."""
+    """The name of a table in Spark SQL."""
     return f"delta.`{lake.path(name)}`"
 
 
 def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) -> str:
-    """Make the table if it is missing, and add columns that an older release did not have; returns its name in SQL.
+    """Make a table that is missing, and add columns that an older release did not have; returns its name in SQL.
 
     Args:
-        area: another folder for the table's layer.
+        area: a folder that replaces the table's layer.
     """
     schema, partitions = TABLES[name]
     name = in_area(name, area)
@@ -68,7 +68,7 @@ def frame(
     """The rows of a namespace and epoch, without these two columns.
 
     Args:
-        area: another folder for the table's layer.
+        area: a folder that replaces the table's layer.
         version: of the table; None: the newest.
     """
     ensure(spark, lake, name, area)
@@ -81,7 +81,7 @@ def frame(
 def add(
     spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]], *, number: int
 ) -> None:
-    """Add rows (without namespace and epoch), once: ``number`` rises with each commit of this owner to this table."""
+    """Add rows (without namespace and epoch); Delta ignores a commit whose ``number`` this owner used before."""
     ensure(spark, lake, name)
     (
         make_rows(spark, name, owner, rows).write.format("delta").mode("append")
@@ -90,7 +90,7 @@ def add(
 
 
 def add_new(spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Add rows (without namespace and epoch), except rows that are there already."""
+    """Add those rows (without namespace and epoch) that the table lacks."""
     same = " AND ".join(f"t.{column} = s.{column}" for column in TABLES[name].columns.names)
     spark.sql(
         f"MERGE INTO {ensure(spark, lake, name)} t USING {{rows}} s ON {same} WHEN NOT MATCHED THEN INSERT *",
@@ -102,11 +102,11 @@ def replace(
     spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: DataFrame, *, where: str | None = None,
     area: str | None = None,
 ) -> None:  # fmt: skip
-    """Replace all rows of the owner by these, in one commit; namespace and epoch become the owner's.
+    """Replace all rows of a namespace and epoch (``owner``) by rows without these columns, in one commit.
 
     Args:
-        where: replaces only the rows that this SQL condition selects.
-        area: another folder for the table's layer.
+        where: replace only the rows that this SQL condition selects.
+        area: a folder that replaces the table's layer.
     """
     ensure(spark, lake, name, area)
     of_owner = {column: F.lit(value) for column, value in zip(OWNER, owner, strict=True)}
@@ -117,17 +117,17 @@ def replace(
 
 
 def owned(owner: Sequence[str], of: str = "") -> str:
-    """The condition in SQL that a row is of a namespace and epoch. of: the name of its table, with a dot."""
+    """The SQL condition that a row is of a namespace and epoch. of: the name of its table, with a dot."""
     return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in zip(OWNER, owner, strict=True))
 
 
 def literal(text: str) -> str:
-    """Returns a text as a literal of SQL, in quotes."""
+    """A text as a literal of Spark SQL, in quotes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def make_rows(spark: SparkSession, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
-    """Rows of a table, which are given without namespace and epoch; few, so that one task writes them."""
+    """A DataFrame of a few rows, which are given without namespace and epoch; one task writes them."""
     schema = TABLES[name].columns
     named = [dict(zip(schema.names, (*owner, *row), strict=True)) for row in rows]
     return spark.createDataFrame(pa.Table.from_pylist(named, schema)).coalesce(1)

@@ -1,7 +1,7 @@
 """Compares Redis and the lake's layers with each other, on Spark.
 
-All changes are replayed, and the tables in Redis and silver are compared with that as of one change; bronze is compared
-with the streams, and gold with figures that are worked out again (``layers.py``).
+The tables in Redis and silver are compared with a replay of all changes, as of one change. Bronze is compared with the
+streams, and gold with figures that are computed again (``layers.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from mqregistry.behaviour import behaviour_of
 from mqregistry.errors import StoreError
 from mqregistry.events.journal import STREAMS
-from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import open_existing
 from mqregistry.tables.live_table import LiveInfo, LiveTable
 from mqregistry.tables.tables import Tables
@@ -39,10 +38,10 @@ _FROM_THE_FIRST: Final = -1
 class Audit(NamedTuple):
     """The result of an audit.
 
-    seq: the change as of which history and Redis were compared; replayed: the last one that came from the lake, the
-    others from the stream. holes: times (ms, ms) without changes in the lake, only with a snapshot after them. entries:
-    stream -> how many of its entries were compared with bronze. figures: rows of gold that were compared. missing:
-    which changes the history lacks, so that nothing could be compared.
+    seq: the change as of which the replay and Redis were compared. replayed: the last change that came from the lake;
+    later ones came from the stream. holes: accepted gaps, from when to when (ms) the lake has no changes. entries:
+    stream -> how many of its entries were compared with bronze. figures: rows of gold that were compared. missing: says
+    which changes the lake lacks, so that nothing could be compared.
     """
 
     epoch: str
@@ -57,7 +56,7 @@ class Audit(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether history and tables are the same."""
+        """Whether the audit found no difference."""
         return not self.differences and self.missing is None
 
 
@@ -70,11 +69,11 @@ class _Clean(NamedTuple):
 
 
 def check(redis_url: str, namespace: str, lake: Lake) -> None:
-    """Look at everything that an audit needs but Spark, which takes seconds to start.
+    """Check all that an audit needs except Spark, which takes seconds to start.
 
     Raises:
         LakeError: the lake has nothing of this namespace, or nothing of the epoch that Redis is in.
-        StartError: the lake cannot be written; the replay is.
+        StartError: the lake cannot be written, and the replay needs temporary tables there.
         StoreError: no such namespace, or another schema. StoreUnavailable: no answer.
     """
     if not lake.epochs(namespace):
@@ -82,7 +81,7 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
             f"the lake at {lake.root} holds nothing of namespace {namespace!r}: is it another --lake or --namespace? "
             "'mqregistry pipeline run' fills it"
         )
-    epoch = asyncio.run(_read_epoch(redis_url, namespace))
+    epoch = snapshot.head_of(redis_url, namespace).epoch
     if epoch not in lake.epochs(namespace):
         raise LakeError(
             f"the lake at {lake.root} holds nothing of namespace {namespace!r} since Redis began anew (epoch {epoch}): "
@@ -91,24 +90,15 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
     lake.try_to_write()
 
 
-async def _read_epoch(redis_url: str, namespace: str) -> str:
-    async with open_existing(redis_url, namespace) as store:
-        return (await read_head(store)).epoch
-
-
-def audit(
-    spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, since_last: bool = False
-) -> Audit:  # fmt: skip
-    """Replay bronze, then what only the stream has; compare Redis, and then silver, with the replay.
-
-    Then bronze with the streams, and gold with figures that are worked out again.
+def audit(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, since_last: bool = False) -> Audit:
+    """Replay the changes in bronze, then the later ones in the stream, and compare as the module's docstring says.
 
     Args:
         since_last: in bronze, silver and gold compare only rows since the last audit without differences.
 
     Raises:
         LakeError: the lake has nothing of this epoch.
-        StoreError: the stream was trimmed after the last change that the lake has.
+        StoreError: the stream has lost changes that the lake does not have yet.
         StoreUnavailable: no answer.
     """
     exact = asyncio.run(_read_exact(redis_url, namespace))
@@ -134,9 +124,8 @@ def audit(
         entries: dict[str, int] = {}
         for name in STREAMS:
             after = clean.ids.get(name) if clean else None
-            checked = compare_stream(spark, redis_url, lake, name, place, after)
-            entries[name] = checked.compared
-            found += checked.differences
+            entries[name], differences = compare_stream(spark, redis_url, lake, name, place, after)
+            found += differences
         figures = compare_gold(spark, lake, place, f"{area}_gold", clean.now_ms if clean else None)
         found += figures.differences
         if not found:
@@ -157,7 +146,7 @@ def _last_clean(lake: Lake, place: tuple[str, str]) -> _Clean | None:
     rows = lake.read("gold/audited", namespace=place[0], epoch=place[1], columns=_Clean._fields).to_pylist()
     if not rows:
         return None
-    # a backfill wrote all rows anew
+    # since a backfill all rows are new
     steps = lake.read("silver/progress", namespace=place[0], epoch=place[1], columns=["kind", "seq"])
     written_again = any(row["kind"] == "backfill" and row["seq"] >= rows[0]["seq"] for row in steps.to_pylist())
     return None if written_again else _Clean(**{**rows[0], "ids": json.loads(rows[0]["ids"])})
@@ -188,7 +177,7 @@ async def _go_on(
 
 
 def compare(tables: Tables, lives: LiveTable, exact: Exact) -> Iterator[CellDifference]:
-    """Every cell that is not the same in the replay and in Redis."""
+    """Every cell that differs between the replay and Redis."""
     history, redis = _cells(tables, lives), _cells(exact.tables, exact.lives)
     for table in history:
         mine, theirs = history[table], redis[table]
@@ -199,10 +188,8 @@ def compare(tables: Tables, lives: LiveTable, exact: Exact) -> Iterator[CellDiff
 
 def _same(mine: Any, theirs: Any) -> bool:
     if isinstance(theirs, LiveInfo) and isinstance(mine, LiveInfo) and theirs.counter is None:
-        # a process that does not count as alive: a replay keeps what it had before (mqregistry.tables.live_table)
-        theirs = theirs._replace(
-            counter=mine.counter, timestamp=mine.timestamp, state_version=mine.state_version
-        )  # fmt: skip
+        # Redis has no DataVersion of a process that does not count as alive; a replay keeps its last one (LiveInfo)
+        theirs = theirs._replace(counter=mine.counter, timestamp=mine.timestamp, state_version=mine.state_version)
     return bool(mine == theirs)
 
 

@@ -17,7 +17,7 @@ from ..bronze.query import last_entry
 from ..bronze.snapshot import snapshots
 from ..gold.figures import last
 from ..gold.inputs import Inputs, day_of
-from ..gold.refresh import work_out
+from ..gold.refresh import GoldRun
 from ..lake.gold_schema import FIGURES
 from ..lake.lake import Lake
 from ..lake.schema import LATER, SILVER, SILVER_KEYS, day_text
@@ -42,10 +42,10 @@ WHERE theirs.ms IS NULL OR times > 1
 
 
 class CellDifference(NamedTuple):
-    """A cell, row or entry that differs from what it is compared with. None as a value: it does not exist.
+    """A cell, row or entry that differs from what it is compared with.
 
-    history: the right value: the replayed one, the entry of the stream, or the figures that were computed again;
-    found: the value in ``where`` ("redis", "bronze", "silver", "gold").
+    history: the right value: a cell of the replay, an entry of the stream, or a row that was computed again. found: the
+    value in ``where`` ("redis", "bronze", "silver", "gold"). None: there is no such cell, entry or row.
     """
 
     where: str
@@ -55,20 +55,16 @@ class CellDifference(NamedTuple):
     found: Any
 
 
-class StreamChecked(NamedTuple):
-    """How many entries of a stream were compared, and what differs."""
-
-    compared: int
-    differences: list[CellDifference]
-
-
 def compare_stream(
     spark: SparkSession, url: str, lake: Lake, name: Name, place: tuple[str, str], after: str | None
-) -> StreamChecked:
+) -> tuple[int, list[CellDifference]]:
     """Compare bronze with the entries of a stream, as far as both have them.
 
     Args:
-        after: the last entry that was compared before; None: none was.
+        after: the last entry that an earlier audit compared; None: there was no such audit.
+
+    Returns:
+        How many entries were compared, and the differences.
     """
     namespace, epoch = place
     end = last_entry(lake, *place, name)
@@ -83,7 +79,7 @@ def compare_stream(
     try:
         bounds = theirs.agg(F.count("*").alias("n"), F.min(F.struct("id_ms", "id_n")).alias("first")).collect()[0]
         if not bounds["n"]:
-            return StreamChecked(0, [])
+            return 0, []
         first = EntryId(bounds["first"]["id_ms"], bounds["first"]["id_n"])
         before = EntryId(first.ms, first.n - 1) if first.n else EntryId(first.ms - 1, 1 << 62)
         held = frame(spark, lake, f"bronze/{name}", *place).where(_after(before) & ~_after(end))
@@ -98,7 +94,7 @@ def compare_stream(
     for row in rows:
         values = ("once", f"{row['times']} times") if (row["times"] or 0) > 1 else (row["history"], row["found"])
         found.append(CellDifference("bronze", name, (f"{row['id_ms']}-{row['id_n']}",), *values))
-    return StreamChecked(bounds["n"], found)
+    return bounds["n"], found
 
 
 def _after(entry: EntryId) -> Any:
@@ -108,9 +104,9 @@ def _after(entry: EntryId) -> Any:
 def compare_silver(
     spark: SparkSession, lake: Lake, place: tuple[str, str], area: str, replayed: int, after: int
 ) -> Iterator[CellDifference]:  # fmt: skip
-    """Compare rows of silver and of the replay that later changes than ``after`` began or ended.
+    """Compare silver with the replay, whose tables are in ``area``, as of the last change that both have.
 
-    The comparison is as of the last change that both have. The tables of the replay are in ``area``.
+    Only rows count that changes after ``after`` began or ended.
     """
     silver = progress.last(lake, *place)
     if silver is None:
@@ -131,10 +127,10 @@ def compare_silver(
 def _differ(
     where: str, sides: dict[str, tuple[DataFrame, DataFrame]]
 ) -> tuple[int, list[tuple[dict[str, Any], CellDifference]]]:
-    """Compare tables, each as it is wanted and as it was found, in one query.
+    """Compare tables in one query; ``sides``: table -> its right rows, and the rows that were found.
 
     Returns:
-        How many rows were found, and rows that only one side has; those of many are left out.
+        How many rows were found, and the rows that only one side has (of each table and side ROWS_SHOWN at most).
     """
     every: DataFrame | None = None
     for table, of_table in sides.items():
@@ -162,7 +158,7 @@ def _differ(
 
 
 class GoldChecked(NamedTuple):
-    """How many rows of gold were compared, up to which moment (-1: there is nothing), and what differs."""
+    """How many rows of gold were compared, the end of their observation (-1: gold is empty), and what differs."""
 
     compared: int
     now_ms: int
@@ -172,24 +168,25 @@ class GoldChecked(NamedTuple):
 def compare_gold(
     spark: SparkSession, lake: Lake, place: tuple[str, str], area: str, since_ms: int | None
 ) -> GoldChecked:  # fmt: skip
-    """Work out gold's figures from silver and bronze as its last refresh saw them, and compare.
+    """Compute gold's figures again from silver and bronze as its last refresh saw them, and compare.
 
     Args:
-        area: a folder for them.
-        since_ms: only what a refresh writes when entries of this moment or later come; None: all.
+        area: a folder for the new figures.
+        since_ms: compare only what a refresh computes for input of this moment or later; None: all.
     """
     for _ in range(_TRIES):
         seen = last(lake, *place)
         if seen is None:
             break
         inputs = Inputs(spark.newSession(), lake, *place, seq=seen.seq, versions=json.loads(seen.versions))
-        is_whole = since_ms is None
-        work_out(inputs, lake, place, seen, since_ms or seen.begin_ms, is_new=is_whole, area=area)
-        since = F.lit(True) if since_ms is None else F.col("day") >= day_text(day_of(since_ms - 1))
+        since = since_ms or seen.begin_ms
+        GoldRun(inputs, lake, place, seen, since, is_new=since_ms is None, area=area).write()
 
-        def known(table: str, folder: str | None, since: Any = since) -> DataFrame:
+        def known(table: str, folder: str | None) -> DataFrame:
             rows = frame(spark, lake, f"gold/{table}", *place, area=folder)
-            return rows.where(since) if "day" in rows.columns else rows
+            if since_ms is None or "day" not in rows.columns:
+                return rows
+            return rows.where(F.col("day") >= day_text(day_of(since_ms - 1)))
 
         count, found = _differ("gold", {table: (known(table, area), known(table, None)) for table in FIGURES})
         differences = [
@@ -198,5 +195,5 @@ def compare_gold(
         ]
         if last(lake, *place) == seen:
             return GoldChecked(count, seen.now_ms, differences)
-        # somebody refreshed it meanwhile
+        # a refresh came in between
     return GoldChecked(0, -1, [])

@@ -1,6 +1,6 @@
-"""Reads the tables as they were at an instant from silver's tables, without Spark.
+"""Reads from silver, without Spark, what the registry's tables held at an instant.
 
-With the statistics in Delta's log only a few files have to be read, and of them a few row groups.
+By the statistics in Delta's log it reads only a few files, and only a few row groups of these.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from mqregistry.tables.live_table import LiveInfo
 from mqregistry.tables.pick_up_route import pick_up_route
 from mqregistry.tables.tables import Tables
 
+from ..lake.gold_schema import MOMENT
 from ..lake.lake import Lake, LakeError, whole_files
-from ..lake.schema import MOMENT, SILVER, SILVER_KEYS, SILVER_VALUES, day_text
+from ..lake.schema import SILVER, SILVER_KEYS, SILVER_VALUES, day_text
 from ..silver import progress
 from ..silver.progress import Progress
 
@@ -33,8 +34,8 @@ _Answer = TypeVar("_Answer")
 class LastBeat(NamedTuple):
     """When a process was last heard before an instant, and through how many front ends at that time.
 
-    No event shows that a front end ended, or that a broker left it. So a front end counts while it heard the process
-    within one and a half of the longest pause of this process at any front end, before its newest heartbeat.
+    No event shows that a front end ended, or that a broker left it. So a front end counts if its last heartbeat of the
+    process is older than the newest one by at most 1.5 times the longest pause of this process at any front end.
     """
 
     ms: int
@@ -44,7 +45,7 @@ class LastBeat(NamedTuple):
 class BrokerThen(NamedTuple):
     """One broker process under one brokerName, at an instant.
 
-    sign: None: the lake has no heartbeat of it. by: who registered it so; None: not known.
+    sign: None: the lake has no heartbeat of it. by: who sent the registration that set these values; None: not known.
     """
 
     who: str
@@ -75,6 +76,7 @@ class EpochPast:
     """One epoch of a namespace, as silver has it.
 
     Args:
+        known: how far silver is.
         area: another folder for silver's tables.
     """
 
@@ -96,10 +98,7 @@ class EpochPast:
         return self.progress.begin_ms
 
     def end_ms(self) -> int:
-        """The last instant that is known, ms.
-
-        That is when the stream was last read to its end; else that of the newest change or heartbeat.
-        """
+        """The last instant that is known (ms): when the stream was last read to its end, else the newest entry's."""
         if self.progress.observed_ms is not None:
             return max(self.progress.ms, self.progress.observed_ms)
         heard = pc.max(self._read("bronze/heartbeats", ["ms"], pc.field("ms") > self.progress.ms)["ms"]).as_py()
@@ -121,7 +120,7 @@ class EpochPast:
             columns: default: all.
         """
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
-        # values from later changes are left out, and values that they ended still hold
+        # changes after ``seq`` do not count: values that they set are left out, values that they ended still hold
         holds = (pc.field("valid_from") <= at) & (pc.field("from_seq") <= seq) & (
             pc.field("to_seq").is_null() | (pc.field("to_seq") > seq) | (pc.field("valid_to") > at)
         )  # fmt: skip
@@ -132,11 +131,11 @@ class EpochPast:
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
     def _cells(self, table: str, at_ms: int, *, wanted: Any = None) -> list[tuple[Any, ...]]:
-        """The same without author and time of each row, which take longest to read."""
+        """The same without the author and time of each row: to read these takes longest."""
         return self.rows(table, at_ms, wanted=wanted, columns=SILVER_VALUES[table])
 
     def route(self, topic: str, at_ms: int) -> TopicRoute | None:
-        """One topic's route as clients got it at an instant; None: it did not exist."""
+        """The route that clients got for a topic at an instant; None: the topic did not exist."""
         tables = Tables()
         self._add_topics(tables, at_ms, topic)
         if not tables.topics:
@@ -148,27 +147,25 @@ class EpochPast:
             tables.kv[ORDER_TOPIC_CONFIG] = {key: value}
         config = {key: value.lower() for key, value in self._cells("config", at_ms)}
         return pick_up_route(
-            tables,
-            topic,
-            acting_master=config.get("supportActingMaster") == "true",
+            tables, topic, acting_master=config.get("supportActingMaster") == "true",
             order_messages=config.get("orderMessageEnable") == "true",
             live_by_cluster=behaviour_of(self.progress.compat).live_by_cluster,
-        )
+        )  # fmt: skip
 
     def origins(self, topic: str, at_ms: int) -> dict[str, ValueOrigin]:
-        """Since when a topic's queue data were as they were at an instant, by brokerName."""
+        """Who set a topic's queue data of an instant, and when, by brokerName."""
         columns = ["broker_name", "valid_from", "from_by"]
         rows = self.rows("queue_data", at_ms, wanted=pc.field("topic") == topic, columns=columns)
         return {name: ValueOrigin(_ms(since), _by(by)) for name, since, by in rows}
 
     def row_origins(self, at_ms: int) -> list[tuple[str, ValueOrigin]]:
-        """Since when each value of the broker rows was as it was at an instant; a brokerName may be there often."""
+        """For each value of the broker rows at an instant its brokerName, and who set the value, and when."""
         columns = ["broker_name", "valid_from", "from_by"]
         rows = [row for table in ("broker_row", "broker_addr") for row in self.rows(table, at_ms, columns=columns)]
         return [(name, ValueOrigin(_ms(since), _by(by))) for name, since, by in rows]
 
     def end_of(self, topic: str, at_ms: int) -> End | None:
-        """How a topic that does not exist at an instant had ended; None: it never existed before."""
+        """How a topic ended that does not exist at an instant; None: it had never existed."""
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
         ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= at) & (pc.field("to_seq") <= seq)
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]
@@ -184,7 +181,7 @@ class EpochPast:
         return {topic for (topic,) in self.rows("queue_data", at_ms, columns=["topic"])}
 
     def tables(self, at_ms: int) -> Tables:
-        """All tables; rows have rev 0, because revisions are not recorded."""
+        """All tables at an instant; rows have rev 0, because silver has no revisions."""
         tables = Tables()
         self._add_topics(tables, at_ms)
         self._add_brokers(tables, at_ms)
@@ -218,14 +215,14 @@ class EpochPast:
             tables.set_filter_servers(who, servers)
 
     def lives(self, at_ms: int) -> dict[str, dict[str, LiveInfo]]:
-        """The live table: who -> brokerName -> live info."""
+        """The live table at an instant: who -> brokerName -> live info."""
         found: dict[str, dict[str, LiveInfo]] = {}
         for who, name, *values in self._cells("live", at_ms):
             found.setdefault(who, {})[name] = LiveInfo(*values)
         return found
 
     def brokers(self, at_ms: int) -> list[BrokerThen]:
-        """Every broker process that counted as alive, by cluster, brokerName and id."""
+        """Every broker process that counted as alive at an instant, by cluster, brokerName and id."""
         found = []
         rows = self.rows("live", at_ms)
         infos = [LiveInfo(*row[2 : 2 + len(LiveInfo._fields)]) for row in rows]
@@ -239,7 +236,7 @@ class EpochPast:
         """The last heartbeats before an instant.
 
         Args:
-            timeouts: who -> how long before the instant (ms) its heartbeats count.
+            timeouts: who -> its heartbeats count if they are at most this old (ms) at the instant.
         """
         since_ms = at_ms - max(timeouts.values(), default=0)
         if not timeouts:
@@ -266,7 +263,7 @@ def _by(text: str | None) -> By | None:
 
 
 def _front_ends(newest_ms: int, beats: list[list[int]]) -> int:
-    """See :class:`LastBeat`; ``beats``: of one process, the moments at each front end, in any order."""
+    """See :class:`LastBeat`; ``beats``: for each front end the times of one process's heartbeats, in any order."""
     pauses = [later - before for moments in beats for before, later in pairwise(sorted(moments))]
     longest = max(pauses, default=newest_ms)
     return sum(newest_ms - max(moments) <= longest * 3 // 2 for moments in beats)
@@ -285,7 +282,7 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> EpochPast:
     """The epoch of a namespace that was live at an instant.
 
     Raises:
-        LakeError: no lake, nothing of the namespace in it, an instant before its first snapshot or after its end.
+        LakeError: the lake has nothing of the namespace, or does not know this instant; the message says why.
     """
     pasts = sorted(all_pasts(lake, namespace), key=lambda past: past.begin_ms)
     if not pasts:

@@ -6,27 +6,26 @@ Where this package is installed, Spark finds the source by itself (``pyspark_red
 
 | option | meaning | default |
 | --- | --- | --- |
-| url | as ``mqregistry serve --redis`` takes it, also Sentinel, TLS, cluster | needed |
-| password | where the URL has none; else MQREGISTRY_REDIS_PASSWORD of the driver | |
+| url | as ``mqregistry serve --redis`` takes it, also Sentinel, TLS, cluster | required |
+| password | if the URL has none | MQREGISTRY_REDIS_PASSWORD of the driver |
 | namespace | | default |
 | stream | changes, heartbeats, lookups | changes |
-| startingId | after this entry: ``<ms>-<n>``, ``oldest``, ``latest`` (of a batch: from where) | oldest |
-| startingSeq | number of the change at startingId, where it is known: makes sure that nothing is missing there | |
-| startingUnread | how many entries up to startingId, after that change, cannot be read | 0 |
-| startingTime | instead of startingId: a moment (ISO 8601, UTC if it names no zone), from which on | |
-| endingTime | up to this moment, without it | |
-| epoch | of the registry that must answer; a different one is an error | any |
-| maxEntriesPerTrigger | admission: at most, of changes; about, of the others | 250000 |
+| startingId | read the entries after this one: ``<ms>-<n>``, ``oldest``, ``latest`` | oldest |
+| startingSeq | number of the change at startingId: the reader then checks that no change after it is missing | |
+| startingUnread | how many entries after that change, up to startingId, cannot be read | 0 |
+| startingTime | instead of startingId: read from this moment on (ISO 8601, UTC if it names no zone) | |
+| endingTime | read up to this moment, which is not included | |
+| epoch | the epoch that the registry must have; a different one is an error | any |
+| maxEntriesPerTrigger | entries of a batch of the stream: at most for changes, about for the others | 250000 |
 | partitions | tasks of a batch, at most | 4 |
-| reader | a stream: the name under which Redis notes what was read, and keeps what was not | nobody |
+| reader | streaming only: the name under which Redis notes what was read, and keeps what was not | none |
 
-Columns: those of ``mqregistry.pipeline.lake.schema.BRONZE[stream]``; ``reason`` and ``raw`` are set for an entry that
-cannot be read and else null. An offset is the last entry read, with its number and the registry's epoch.
-An entry that was trimmed, deleted or replaced before it was read is an error
-(``mqregistry.pipeline.redis_stream.stream.GapError``), never skipped.
+``mqregistry.pipeline.lake.schema.BRONZE[stream]`` has the columns; ``reason`` and ``raw`` are null unless an entry
+cannot be read. An offset is the last entry read, with its number and the registry's epoch. If an entry was trimmed,
+deleted or replaced before it was read, the reader raises ``mqregistry.pipeline.redis_stream.stream.GapError``.
 
-A password in ``url`` goes wherever Spark writes options down; as ``password`` Spark redacts it, and from the
-environment it does not see it at all.
+Spark writes its options to logs and pages, also a password in ``url``. It redacts the option ``password``, and does not
+see a password from the environment.
 """
 
 from __future__ import annotations
@@ -37,12 +36,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -62,18 +56,18 @@ _OPTIONS: Final = {
     "endingtime", "epoch", "maxentriespertrigger", "partitions", "reader",
     "path",
 }  # fmt: skip
-_LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
+_LEAST_PER_PARTITION: Final = 20_000  # with fewer entries a task costs more than it saves
 
 
 class EntryRange(InputPartition):
-    """Entries after ``start`` up to ``end``; first: the first of them, where ``start`` is no entry."""
+    """The entries after ``start`` up to ``end``; first: the id that the first one must have (None: any)."""
 
     def __init__(self, start: Position, end: Position, epoch: str, first: EntryId | None) -> None:
         self.start, self.end, self.epoch, self.first = start, end, epoch, first
 
 
 class RedisStreamSource(DataSource):
-    """The data source ``redis_stream``, as Spark calls it."""
+    """The data source ``redis_stream``, with the methods that Spark calls."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -86,7 +80,7 @@ class RedisStreamSource(DataSource):
         return "redis_stream"
 
     def schema(self) -> StructType:
-        """The columns that the module's docstring names."""
+        """The columns of the stream's table in bronze, less namespace, epoch and day."""
         return from_arrow_schema(BRONZE[self._config.stream])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -99,7 +93,7 @@ class RedisStreamSource(DataSource):
 
 
 class _Config:
-    """The options, checked."""
+    """The options of a reader, checked."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {key.lower(): value for key, value in options.items()}
@@ -155,7 +149,7 @@ def _moment_ms(given: Mapping[str, str], name: str) -> int | None:
 
 
 class _Reader:
-    """The common part of both readers; holds no client, because executors get a copy of it."""
+    """The common part of both readers; it holds no connection, because executors get a copy of it."""
 
     def __init__(self, config: _Config) -> None:
         self._config = config
@@ -204,7 +198,7 @@ class _BatchReader(_Reader, DataSourceReader):
 
 
 class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in a process of its own beside the driver; its one connection stays."""
+    """Reads in a process of its own beside the driver, and keeps its connection to Redis."""
 
     def __init__(self, config: _Config) -> None:
         super().__init__(config)
@@ -254,7 +248,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._ranges(self._stream, head, begin, last, epoch)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has all entries up to here: Redis may trim them."""
+        """Tell Redis that Spark has all entries up to ``end``, so that they may be trimmed."""
         if self._config.reader:
             position, epoch = _position(end)
             with contextlib.closing(self._config.login.connect()) as client:

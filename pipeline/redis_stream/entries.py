@@ -1,6 +1,6 @@
-"""Turns a page of stream entries into one Arrow batch: a few values as columns, the event as it was.
+"""Turns a page of stream entries into one Arrow batch: a few columns, and the event's JSON unchanged.
 
-An entry that cannot be read is included with a reason and its raw bytes, but without its event.
+An entry that cannot be read becomes a row with a reason and its raw bytes, but without its event.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .ranges import UNKNOWN, EntryId, parse_id
 
 
 class Page(NamedTuple):
-    """seqs: of each entry, UNKNOWN where it cannot be read (all of them in streams without numbers)."""
+    """A batch, and the seq of each of its entries: UNKNOWN if it cannot be read, or its stream has no numbers."""
 
     batch: pa.RecordBatch
     seqs: list[int]
@@ -53,7 +53,7 @@ def _ids(entries: Sequence[Entry]) -> list[pa.Array]:
 
 
 def _build(stream: Stream, entries: Sequence[Entry]) -> Page:
-    """Build the batch at once; raises when anything is wrong with any entry."""
+    """Build the batch of all entries at once; raises if any entry cannot be read."""
     for _, fields in entries:
         if len(fields) != 2 or fields[0] != b"e":
             raise ValueError("not one field e")
@@ -92,7 +92,7 @@ _COLUMNS: Final[dict[Stream, Callable[[list[bytes]], tuple[list[pa.Array], list[
 
 
 def _fault(stream: Stream, fields: list[bytes]) -> str | None:
-    """The fault of an entry; None: it is right."""
+    """Why an entry cannot be read; None: it can."""
     if len(fields) != 2 or fields[0] != b"e":
         return "it does not consist of one field e"
     try:
@@ -113,7 +113,7 @@ def _fault(stream: Stream, fields: list[bytes]) -> str | None:
 
 
 def raw_of(fields: list[bytes]) -> bytes:
-    """The value of field e; or all fields and values in turn, as JSON of base64 texts."""
+    """The value of field e; if there are other fields, all fields and values in turn, as JSON of base64 texts."""
     if len(fields) == 2 and fields[0] == b"e":
         return fields[1]
     return msgspec.json.encode([base64.b64encode(part).decode() for part in fields])

@@ -1,8 +1,8 @@
-"""Cuts a stream into ranges of about equal size without reading all of it. Pure arithmetic.
+"""Cuts a stream into ranges of about equal size without reading all of it; the caller asks Redis.
 
-Redis has no "the 500,000th entry from here". But ids begin with the millisecond in which they were written, and a
-question for one entry near an id is cheap. Where entries are numbered (``changes``: ``seq``) the search is exact;
-elsewhere a few small samples show how many entries the stream has at which time.
+Redis cannot find the 500,000th entry after another one. But an id begins with the millisecond in which its entry was
+written, and it is cheap to ask for one entry near an id. In ``changes``, whose entries have numbers (``seq``), the
+search is exact; in other streams a few small samples estimate how many entries there are at which time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 _N_BITS: Final = 24  # ids within one millisecond that the search distinguishes
 _N_MASK: Final = (1 << _N_BITS) - 1
-_PROBES: Final = 128  # never more for one place
+_PROBES: Final = 128  # at most, for one place
 _SAMPLES: Final = 96  # of a Density
 _CELLS: Final = 32
 UNKNOWN: Final = -1
@@ -33,10 +33,10 @@ OLDEST: Final = EntryId(0, 0)  # before every entry
 
 
 def parse_id(text: str) -> EntryId:
-    """An id as Redis writes it; without ``-<n>`` the first of its millisecond.
+    """Parse an id as Redis writes it; without ``-<n>`` the first id of its millisecond.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no id.
     """
     ms, dash, n = text.partition("-")
     if not (ms.isdecimal() and (n.isdecimal() or not dash)):
@@ -45,10 +45,10 @@ def parse_id(text: str) -> EntryId:
 
 
 class Position(NamedTuple):
-    """A position in a stream: everything up to this entry, including it.
+    """A position in a stream: everything up to this entry, which is included.
 
-    seq: of the last change up to here that can be read; UNKNOWN where entries have no number.
-    unread: how many entries after that one, up to here, cannot be read.
+    seq: the last change up to here that can be read; UNKNOWN in streams without numbers.
+    unread: how many entries after that change, up to here, cannot be read.
     """
 
     id: EntryId
@@ -63,20 +63,20 @@ def _scalar(entry_id: EntryId) -> int:
 def find_seq(
     at_or_before: Callable[[EntryId], Position], low: Position, high: Position, seq: int, slack: int
 ) -> Position:
-    """A place after ``low`` whose number is at most ``seq`` and, if the probes suffice, less than ``slack`` below it.
+    """Find an entry after ``low`` whose number is at most ``seq``, and at most ``slack`` less if the probes suffice.
+
+    If the first entry after ``low`` has a number above ``seq``, that entry is returned: a reader must make progress.
 
     Args:
-        at_or_before: the last entry that is not after this id.
-        low, high: ``low.seq <= seq < high.seq``; entries lie all the way between them (low.id: no long time before).
-
-    If the first entry after ``low`` has a number above ``seq``, that entry: a reader must make progress.
+        at_or_before: returns the last entry that is not after an id.
+        low, high: ``low.seq <= seq < high.seq``; low.id should be shortly before the first entry.
     """
     least, floor, above = low, _scalar(low.id), high
     for probe in range(_PROBES):
         ceiling = _scalar(above.id)
         if (least != low and seq - least.seq <= slack) or ceiling - floor <= 1:
             break
-        if probe % 2:  # entries may be anything but even in time
+        if probe % 2:  # bisect every second time, because entries may be very uneven in time
             x = (floor + ceiling) // 2
         else:
             x = floor + (ceiling - floor) * (seq - least.seq) // max(1, above.seq - least.seq)
@@ -92,11 +92,11 @@ def find_seq(
 
 
 class Density:
-    """About how many entries lie up to each moment, from small samples: most of them where most entries are.
+    """Estimates how many entries there are up to each moment, from small samples, most where entries are dense.
 
     Args:
-        sample: (from_ms, to_ms) -> the ids' milliseconds of the first entries in between, at most ``size`` of them.
-        low_ms, high_ms: where to look, both included.
+        sample: (from_ms, to_ms) -> the milliseconds in the ids of the first entries in between, at most ``size``.
+        low_ms, high_ms: the range to estimate, both included.
         most: how many entries there are at most.
     """
 
@@ -109,7 +109,7 @@ class Density:
                 return -len(found), begin, end
             return -min(most, size * (end - found[0]) / (found[-1] + 1 - found[0])), begin, end
 
-        cells = [look(low_ms, high_ms + 1)]  # a heap, the fullest first
+        cells = [look(low_ms, high_ms + 1)]  # a heap: the cell with most entries comes first
         for _ in range(_SAMPLES):
             fullest, begin, end = cells[0]
             if -fullest <= max(size, most / _CELLS) or end - begin == 1:

@@ -1,4 +1,4 @@
-"""Reads one stream of one namespace in Redis completely: entries that are missing are an error (:class:`GapError`)."""
+"""Reads all entries of one stream of one namespace in Redis; a missing entry is an error (:class:`GapError`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .entries import Page, entry_id, page, seq_of
 from .ranges import OLDEST, UNKNOWN, Density, EntryId, Position, find_seq, parse_id
 
 PAGE_ENTRIES: Final = 2000
-_PAGE_BYTES: Final = 4 << 20  # about; entries of 500 topics have 25 kB each
+_PAGE_BYTES: Final = 4 << 20  # about; an entry of 500 topics has 25 kB
 _FIRST_PAGE: Final = 200
 _SAMPLE: Final = 64
 _TIMEOUT_MS: Final = 10_000
@@ -24,17 +24,15 @@ HOW_ON: Final = (
     "What is in the lake stays right up to there. To go on from a new snapshot of the tables: "
     "'mqregistry pipeline run --accept-gap'"
 )
-
-
 OTHER_LAKE: Final = "What is in the lake stays; begin another one: --lake DIR"
 
 
 class GapError(RegistryError):
-    """Entries that the pipeline has not read are gone, or Redis does not hold those that it has read."""
+    """Redis lacks entries that the pipeline has not read yet, or has lost entries that the pipeline has read."""
 
 
 class OtherPast(GapError):
-    """Redis has other changes under numbers that were read already: a snapshot cannot join both histories."""
+    """Redis has other changes under numbers that the pipeline has read: a snapshot cannot join the two histories."""
 
 
 class Login:
@@ -42,12 +40,12 @@ class Login:
 
     def __init__(self, url: str, password: str | None = None) -> None:
         self._url = url
-        # kept here, because Spark's executors have another environment
+        # read now: Spark's executors have another environment
         self._password = password or os.environ.get(PASSWORD_VARIABLE) or None
-        parse_url(url, self._password)  # says now what is wrong with it
+        parse_url(url, self._password)  # a wrong URL is an error now, not at the first connection
 
     def connect(self) -> Any:
-        """A blocking client whose stream commands return what Redis sent."""
+        """Connect; stream commands of this client return what Redis sent, unparsed."""
         address = parse_url(self._url, self._password)
         return open_blocking_client(address, timeout_ms=_TIMEOUT_MS, raw=BlockingStream.RAW)
 
@@ -56,10 +54,10 @@ class Login:
 
 
 class StreamHead(NamedTuple):
-    """A stream at one moment. first: None when it is empty. max_deleted: None before Redis 7."""
+    """The state of a stream at one moment. first: None when it is empty. max_deleted: None before Redis 7."""
 
     epoch: str
-    seq: int  # of the namespace, a moment before
+    seq: int  # the namespace's last change, a moment earlier
     exists: bool
     first: Entry | None
     last_generated: EntryId
@@ -72,10 +70,10 @@ class StreamHead(NamedTuple):
 
 
 class Stream:
-    """One stream of one namespace; every gap that reading it meets is an error.
+    """One stream of one namespace, read without a gap.
 
-    Every method raises StoreUnavailable when Redis does not answer, and StoreError when its answer is an error or not
-    as this project writes it.
+    Every method raises StoreUnavailable when Redis does not answer, and StoreError when its answer is an error or has a
+    form that this project does not write.
     """
 
     def __init__(self, login: Login, namespace: str, name: journal.Stream) -> None:
@@ -91,11 +89,11 @@ class Stream:
         self._commands.close()
 
     def epoch(self) -> tuple[str, int]:
-        """The namespace's epoch and its number of changes.
+        """The namespace's epoch and its last change.
 
         Raises:
             GapError: there is no such namespace.
-            StoreError: it has a schema that this release does not know.
+            StoreError: the namespace has a schema that this release does not know.
         """
         meta = self._commands.meta()
         if meta is None:
@@ -108,7 +106,7 @@ class Stream:
         return epoch, seq
 
     def head(self) -> StreamHead:
-        """Returns what the stream holds now."""
+        """The state of the stream now."""
         epoch, seq = self.epoch()
         info = self._commands.info()
         if info is None:
@@ -135,14 +133,14 @@ class Stream:
             count, end = 100, f"({found[-1][0].decode()}"
 
     def last(self) -> Position:
-        """Returns the newest entry of the stream."""
+        """The newest entry of the stream."""
         return self.at_or_before(EntryId(2**63 - 1, 0))
 
     def check(self, start: Position, epoch: str, head: StreamHead) -> None:
-        """Check that the stream still holds all that follows ``start``.
+        """Check that the stream still holds every entry after ``start``.
 
         Raises:
-            GapError: it does not.
+            GapError: entries are missing.
         """
         here = f"{self.key} at {self._login}"
         if head.epoch != epoch:
@@ -170,7 +168,7 @@ class Stream:
         if self._numbered and start.seq != UNKNOWN:
             seq = seq_of(head.first) if head.first else head.seq + 1
             if seq == UNKNOWN or 0 <= seq - start.seq - 1 <= start.unread:
-                return  # with an unreadable first one the reader finds out
+                return  # if the first entry cannot be read, the reader finds out
             lost = f"{seq - start.seq - 1} changes"
         else:
             if start.id == OLDEST or start.id in (head.last_generated, head.max_deleted):
@@ -194,7 +192,7 @@ class Stream:
             )
 
     def after(self, start: Position, count: int, end: Position) -> Position:
-        """An entry about ``count`` entries after ``start``, never more where entries are numbered; at most ``end``."""
+        """An entry about ``count`` entries after ``start`` (in numbered streams at most that many), or ``end``."""
         if start.id >= end.id:
             return end
         first = self._commands.range(f"({start.id}", str(end.id), 1)
@@ -215,7 +213,7 @@ class Stream:
         return end if density.total <= count else self._moment(density.moment(count), start, end)
 
     def cut(self, start: Position, end: Position, parts: int, least: int) -> list[Position]:
-        """Ends of at most ``parts`` ranges from ``start`` to ``end``, each of ``least`` entries or more."""
+        """The ends of at most ``parts`` ranges from ``start`` to ``end``, with about ``least`` entries or more each."""
         ends: list[Position] = []
         if self._numbered and UNKNOWN not in (start.seq, end.seq):
             total = end.seq - start.seq
@@ -246,10 +244,10 @@ class Stream:
         """Every entry after ``start`` up to ``end`` (an entry), in pages.
 
         Args:
-            first: what the first entry must be, where ``start`` does not say it.
+            first: the id that the first entry must have; None: any.
 
         Raises:
-            GapError: entries went missing meanwhile, or changes are not numbered without a hole.
+            GapError: entries were removed meanwhile, or the numbers of changes have a hole.
         """
         at, seq, unread = start.id, start.seq, start.unread
         count = _FIRST_PAGE
@@ -259,7 +257,7 @@ class Stream:
                 break
             first = None
             found = page(self.name, entries)
-            if seq == UNKNOWN:  # without numbers the entry before them must still exist: else some are missing
+            if seq == UNKNOWN:  # without numbers: nothing is lost if the stream still has the entry before these
                 self.check(Position(at), epoch, self.head())
             at = entry_id(entries[-1])
             if self._numbered:
@@ -275,7 +273,7 @@ class Stream:
             )
 
     def _follow(self, entries: list[Entry], seqs: list[int], seq: int, unread: int) -> tuple[int, int]:
-        """Check that the changes are numbered on from ``seq``, but for ``unread`` ones; returns both after them."""
+        """Check that the numbers of changes go on after ``seq`` and ``unread`` unreadable ones; returns both anew."""
         if seq != UNKNOWN and seqs == list(range(seq + 1, seq + 1 + len(seqs))):
             return seqs[-1], 0
         for entry, number in zip(entries, seqs, strict=True):

@@ -1,7 +1,1 @@
-"""Makes the report from gold: one HTML file without other parts. Without Spark."""
-
-from __future__ import annotations
-
-from .page import make, write
-
-__all__ = ["make", "write"]
+"""Makes the report from gold, without Spark: one HTML file that needs no other files."""

@@ -1,4 +1,4 @@
-"""Makes the plots, as Vega-Lite. The colours work on light and dark; faults have the strong ones."""
+"""Makes the plots of the report, as Vega-Lite. Their colours suit light and dark pages; faults have strong colours."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BEATS: Final = {
     "more missed": "#a3123b",
 }  # fmt: skip
 _LATE: Final = 1.2  # times the usual interval
-_LABEL_ROOM: Final = 1.2  # right of the longest bar, for its label
-_SHORTEST_MS: Final = 60_000  # of a time axis
+_LABEL_ROOM: Final = 1.2  # times the longest bar: room for its label
+_SHORTEST_MS: Final = 60_000  # a time axis is at least this long
 
 Chart = dict[str, Any]
 
 
 def availability(facts: ReportFacts) -> tuple[Chart | None, str]:
-    """Bars of what every broker was, worst first; and a note about those that are not shown."""
+    """Bars of the states of every broker, worst broker first; and a note about brokers that are not shown."""
     down: Counter[str] = Counter()
     for spell in unwritable(facts.spells):
         down[spell.broker_name] += spell.length_ms
@@ -114,7 +114,7 @@ def events(facts: ReportFacts) -> tuple[list[Chart], str]:
 
 
 def heartbeats(facts: ReportFacts) -> tuple[Chart | None, str]:
-    """Every process against time: how late it was."""
+    """For every broker process and cell of time, how late its heartbeats were."""
     if not facts.beats:
         return None, ""
     step = _bucket(facts)
@@ -175,7 +175,7 @@ def skew(facts: ReportFacts) -> Chart | None:
 
 
 def missing(facts: ReportFacts) -> Chart | None:
-    """Topics that were looked up, and did not exist."""
+    """Topics that were looked up, but did not exist."""
     rows = [{**row, "label": f"{row['lookups']:,}"} for row in facts.missing[:15]]
     if not rows:
         return None
@@ -183,7 +183,7 @@ def missing(facts: ReportFacts) -> Chart | None:
 
 
 def fragile(facts: ReportFacts) -> Chart | None:
-    """Topics that one loss would most often have left without a writable queue."""
+    """The topics for which one loss would have ended writes during most of their time."""
     rows = [
         {"topic": row["topic"], "share": round(1 - row["score"], 4), "at risk": length(row["risk_ms"]),
          "any one broker": share(row["broker_loss_ms"] / row["routable_ms"]),
@@ -212,7 +212,7 @@ def _spec(chart: Any, height: Any = None) -> Chart:
     sized = chart.properties(width="container", **({"height": height} if height is not None else {}))
     spec: Chart = sized.to_dict()
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    spec.pop("config", None)  # the page's, light or dark
+    spec.pop("config", None)  # the page has one for light and one for dark
     return spec
 
 
@@ -221,8 +221,7 @@ def _data(rows: list[Row]) -> Any:
 
 
 def _time(facts: ReportFacts, *, domain: bool = True) -> Any:
-    """domain: in one layer of a plot alone."""
-    if not domain:
+    if not domain:  # one layer of a plot has it for all
         return alt.X("from:T", scale=alt.Scale(type="utc", nice=False))
     scale = alt.Scale(type="utc", domain=[facts.since_ms, _end(facts)], nice=False)
     form = "utcseconds(datum.value) ? '%H:%M:%S' : utchours(datum.value) || utcminutes(datum.value) ? '%H:%M' : '%b %d'"
@@ -237,7 +236,7 @@ def _end(facts: ReportFacts) -> int:
 
 
 def _cell(facts: ReportFacts, start: int, step: int) -> Row:
-    """A period, as much of it as is on the axis."""
+    """The part of a period that is on the axis."""
     return {"from": max(start, facts.since_ms), "to": min(start + step, _end(facts))}
 
 
@@ -253,7 +252,7 @@ def _tips(*names: str) -> list[Any]:
 
 
 def _bucket(facts: ReportFacts) -> int:
-    """How long a bar or a cell is: an hour, and more over long stretches."""
+    """The length of a bar or a cell (ms): an hour, or more if the report covers a long time."""
     hours = (facts.to_ms - facts.from_ms) // HOUR_MS
     days = -(-hours // (24 * _MOST_COLUMNS))
     return HOUR_MS * next((step for step in (1, 2, 3, 6, 12) if hours <= step * _MOST_COLUMNS), 24 * days)
@@ -264,7 +263,7 @@ def _bucket_name(start: int, step: int) -> str:
 
 
 def _left_out(hidden: int, unwell: int, one: str, many: str) -> str:
-    """unwell: how many of the hidden ones had something to show."""
+    """The note about hidden rows, of which ``unwell`` had something to show."""
     unwell = max(0, unwell)
     well = hidden - unwell
     said = [f"The worst {MOST_ROWS} are shown; {unwell} more had something."] if unwell else []

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Spell:
-    """A broker in one state; end_ms: at most the end of the reported time. open: the state still lasts."""
+    """A broker's stay in one state, within the reported time. open: the state still lasts."""
 
     cluster: str
     broker_name: str
@@ -35,11 +35,11 @@ class Spell:
 
 @dataclass
 class ReportFacts:
-    """One epoch between two moments.
+    """What the report says of one epoch between two moments.
 
-    from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or the
-    end of observation. now: broker -> its state then. gone: brokers that left before from_ms and did not return ->
-    when they left.
+    from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or the end of
+    observation. now: broker -> its state at until_ms. gone: a broker that left before from_ms and did not return ->
+    when it left.
     """
 
     namespace: str
@@ -84,7 +84,7 @@ def gather(
     states = read(lake, "broker_state", namespace, epoch)
     begins = pc.min(states["valid_from"]).as_py()
     since_ms = from_ms
-    if begins is not None:  # no axis for a time before the first broker
+    if begins is not None:  # the axis begins with the first broker
         since_ms = max(from_ms, round(begins.timestamp() * 1000))
         from_ms = max(from_ms, since_ms // HOUR_MS * HOUR_MS)
     facts = ReportFacts(namespace, epoch, from_ms, to_ms, since_ms, min(to_ms, now))
@@ -113,7 +113,7 @@ def _starts(rows: pa.Table) -> pa.Table:
 
 
 def _add_spells(facts: ReportFacts, states: pa.Table, last_ms: int) -> None:
-    """States cut to the report; a broker that was gone during the whole report, and for good, has none."""
+    """Add the states, cut to the reported time; a broker that left before it and did not return is in ``gone`` only."""
     start = _ms(states["valid_from"]).to_pylist()
     end = _ms(states["valid_to"]).to_pylist()
     for row, since, till in zip(states.to_pylist(), start, end, strict=True):
@@ -132,13 +132,10 @@ def _add_spells(facts: ReportFacts, states: pa.Table, last_ms: int) -> None:
 
 
 def _brokers(rows: pa.Table, gone: dict[str, int]) -> tuple[list[Row], list[Row]]:
-    """Figures of every broker over the whole time, worst first; events of every hour.
+    """Figures of every broker over the whole time, worst first, and the events of every hour.
 
     They are sums of gold's hours, as in SQL: a broker that left and did not return is observed to the end of the hour
-    in which it left, because gold cannot know whether it left for good.
-
-    Args:
-        gone: brokers that did not return: name -> since when.
+    in which it left, because gold cannot know whether it left for good. gone: such a broker -> when it left.
     """
     rows = _starts(rows)
     summed = ["observed_ms", "present_ms", "writable_ms", "outages", "recoveries", "flaps", "unwritable_spells",
@@ -169,7 +166,7 @@ def _latest(rows: pa.Table, key: str) -> list[Row]:
 
 
 def _topics(lake: Lake, facts: ReportFacts, hours: dict[str, Any]) -> None:
-    """Topics: the most skewed at the end, missing, unused."""
+    """Add the facts about topics."""
     when = hours
     if facts.to_ms - facts.from_ms > _TOPIC_HOURS:
         when = {"grain": "day", "from_ms": facts.from_ms // DAY_MS * DAY_MS, "to_ms": facts.to_ms}

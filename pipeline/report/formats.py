@@ -8,7 +8,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
 
 
 def moment(ms: int, *, date: bool = True) -> str:
-    """``2026-11-21 03:02:07.120`` in UTC; seconds and their parts only where they are not 0."""
+    """``2026-11-21 03:02:07.120`` in UTC; seconds and milliseconds only if they are not 0."""
     at = datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC)
     text = at.strftime("%Y-%m-%d %H:%M" if date else "%H:%M")
     if ms % 60_000:
@@ -17,7 +17,7 @@ def moment(ms: int, *, date: bool = True) -> str:
 
 
 def length(ms: float) -> str:
-    """``2h 13m``: the two largest units; below a second in ms."""
+    """``2h 13m``: the two largest units; less than a second in ms."""
     ms = round(ms)
     if ms < 1000:
         return f"{ms} ms"
@@ -34,7 +34,7 @@ def length(ms: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """``99.93 %``; never 100 % for a smaller share, nor 0 % for a larger one."""
+    """``99.93 %``; 100 % only for 1, and 0 % only for 0."""
     if value is None:
         return "–"
     if value in (0, 1):

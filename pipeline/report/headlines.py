@@ -22,7 +22,7 @@ class Headline(NamedTuple):
 
 
 def first_line(facts: ReportFacts) -> str:
-    """The worst finding, in one complete sentence."""
+    """The worst finding, as one sentence."""
     away = {name for name, state in facts.now.items() if state == "absent"}
     since = {spell.broker_name: spell for spell in facts.spells if spell.open and spell.broker_name in away}
     at = moment(facts.until_ms)
@@ -67,7 +67,7 @@ def headlines(facts: ReportFacts) -> list[Headline]:
 
 
 def unwritable(spells: list[Spell]) -> list[Spell]:
-    """Stretches without a writable queue: absent and read-only ones that follow on each other are one."""
+    """Stretches without a writable queue; absent and read-only spells that follow on each other are one stretch."""
     found: list[Spell] = []
     for spell in spells:
         if spell.state in ("writable", "unknown"):

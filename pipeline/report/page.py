@@ -1,4 +1,4 @@
-"""Writes the report: facts and plots in one HTML file, together with the library that draws them."""
+"""Writes the report: facts and plots in one HTML file, with the JavaScript library that draws the plots."""
 
 from __future__ import annotations
 
@@ -34,13 +34,10 @@ class Plot(NamedTuple):
 def write(
     lake: Lake, namespace: str, out: Path, *, from_ms: int | None = None, to_ms: int | None = None
 ) -> list[ReportFacts]:
-    """Write the report of every epoch that existed in this time; returns its facts.
-
-    Args:
-        from_ms, to_ms: as :func:`make` takes them.
+    """Write the report that :func:`make` makes; returns its facts.
 
     Raises:
-        LakeError: there are no figures of this namespace, or a file is broken; ``out`` is as it was.
+        LakeError: as :func:`make` raises it; ``out`` is as it was.
     """
     found, page = make(lake, namespace, from_ms=from_ms, to_ms=to_ms)
     unfinished = out.with_name(f".{out.name}.unfinished")
@@ -52,7 +49,7 @@ def write(
 def make(
     lake: Lake, namespace: str, *, from_ms: int | None = None, to_ms: int | None = None
 ) -> tuple[list[ReportFacts], str]:
-    """The report of every epoch that existed in this time: its facts, and the page.
+    """Make the report on a time: the facts of every epoch that existed then, newest first, and the page.
 
     Args:
         from_ms, to_ms: None: the last 24 hours before the end of observation.
@@ -73,19 +70,19 @@ def make(
 
 
 def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) -> list[ReportFacts]:
-    """Newest epoch first; epochs without data in this time are left out if another has some."""
+    """The facts of epochs, newest first; if any has data in this time, epochs without data are left out."""
     newest_first = epochs(lake, namespace)[::-1]
     found: list[ReportFacts] = []
     for epoch in newest_first:
         begin = from_ms
         if begin is None and found:
-            begin = found[0].to_ms - DEFAULT_MS  # the default is about the newest epoch's last day
+            begin = found[0].to_ms - DEFAULT_MS  # the default is the newest epoch's last day
         found.append(gather(lake, namespace, epoch, begin, to_ms, DEFAULT_MS))
     return [facts for facts in found if not facts.empty] or found[:1]
 
 
 def render(found: list[ReportFacts]) -> str:
-    """Returns the report as one page of HTML."""
+    """Render the report as one page of HTML."""
     specs: dict[str, Any] = {}
     parts = []
     for number, facts in enumerate(found):
@@ -97,7 +94,6 @@ def render(found: list[ReportFacts]) -> str:
     environment.globals |= {"share": share, "length": length, "count": count, "moment": moment, "chart": _places}
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         namespace=found[0].namespace,
-        told="One hour is the finest that figures are kept for.",
         epochs=parts,
         charts=Markup(json.dumps(specs, separators=(",", ":")).replace("<", "\\u003C")) if specs else "",
         library=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")) if specs else "",
@@ -135,5 +131,5 @@ def _places(plot: Plot) -> Markup:
 
 
 def _script(text: str) -> Markup:
-    """Text that is safe within a script element: nothing in it can end the element."""
+    """Escape a script so that nothing in it can end the script element."""
     return Markup(re.sub(r"<(?=/script|!--)", r"\\x3C", text, flags=re.IGNORECASE))

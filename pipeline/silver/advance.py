@@ -1,7 +1,7 @@
-"""Brings silver up to date from its last step: the snapshot first, then bronze's changes, a chunk and a step at a time.
+"""Brings silver up to date in steps: the first takes in the snapshot, each further one a chunk of bronze's changes.
 
-Each step writes the tables that it touches and then a row of ``silver/progress``, which makes it count. A step that was
-killed in between is repeated, with the same result.
+Each step writes the tables that it changes and then a row of ``silver/progress``, which makes the step count. A step
+that was killed before that is repeated, with the same result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema as spark_schema
 
-from ..bronze.snapshot import Snapshot, events, snapshots
+from ..bronze.snapshot import Snapshot, snapshots
 from ..lake.lake import Lake, LakeError
 from ..lake.schema import SILVER, SILVER_VALUES
 from ..lake.tables import add, add_new, frame
@@ -26,7 +26,7 @@ from .progress import NONE, ClockStep, Progress, last
 
 
 class _WorkedOut(NamedTuple):
-    """Cells that events set or end, and how many each table has; few: they are in the plan of a query."""
+    """Cells that events set or end; counts: table -> how many. few: the plan of each query contains them."""
 
     rows: DataFrame
     counts: dict[str, int]
@@ -37,11 +37,11 @@ class Silver:
     """Silver of one epoch of a namespace.
 
     Args:
-        area: another folder for its tables: all of them are made there, and no progress is written.
+        area: another folder for the tables, all of which are made again there; no progress is written.
 
     Attributes:
         now: the last step; None before the first.
-        gaps, steps: the times of lost changes (from ms, to ms), and of clock changes backwards.
+        gaps: the times of lost changes (from ms, to ms) that this object found. steps: the clock steps that it found.
     """
 
     def __init__(
@@ -58,11 +58,12 @@ class Silver:
         self._limit = limit
 
     def advance(self, *, upto_seq: int | None = None) -> Iterator[Progress]:
-        """Take in all that there is, or all up to a seq that ends a change; whole sets of parts only.
+        """Take in all changes, or those up to ``upto_seq``, the last part of a change; only whole sets of parts.
 
         Raises:
-            LakeError: no snapshot was taken yet; a change is missing (MissingChanges), and no snapshot was taken after
-                the hole; changes that were taken in say later moments than Redis does now (ClockSetBack).
+            LakeError: there is no snapshot yet.
+            MissingChanges: a change is missing, and there is no later snapshot.
+            ClockSetBack: changes that silver has already have later times than the next change.
         """
         taken = snapshots(self._lake, *self.owner[:2])
         if not taken:
@@ -94,12 +95,12 @@ class Silver:
                 return
 
     def observe(self, seq: int, ms: int) -> None:
-        """Record that up to a moment no change followed ``seq``, if that is where silver is."""
+        """If silver has reached ``seq``, record that no other change came up to ``ms``."""
         if self.now is not None and self.now.seq == seq and ms > max(self.now.ms, self.now.observed_ms or 0):
             self.tell("observed", observed_ms=ms)
 
     def tell(self, kind: str, *, observed_ms: int | None = None, touched_ms: int | None = None) -> Progress:
-        """Record a step without changes."""
+        """Record a step that takes in no changes."""
         return self._record(self._now._replace(kind=kind, observed_ms=observed_ms, touched_ms=touched_ms))
 
     @property
@@ -121,14 +122,15 @@ class Silver:
     def _take_snapshot(self, snapshot: Snapshot) -> Progress:
         """Make the tables equal to the snapshot; cells that it lacks end with it."""
         earliest = self._changes().where(F.col("seq") > snapshot.seq).agg(F.min("ms")).collect()[0][0]
-        # else the clock was ahead when it was taken
+        # a snapshot from a clock that was ahead gets the time of the first change after it
         ms = snapshot.ms if earliest is None or snapshot.ms - earliest <= STEP_MS else earliest
         before = self.now
         if before is None:
             self.now = Progress(NONE, "snapshot", NONE, NONE, ms, snapshot.compat)
         ms = max(self._now.ms, ms)
         if snapshot.rows:
-            found = events(self._spark, self._lake, *self.owner[:2], snapshot.seq)
+            found = frame(self._spark, self._lake, "bronze/snapshot", *self.owner[:2])
+            found = found.where(f"seq = {snapshot.seq} AND part > 0")
             self._apply(found, [(snapshot.seq, snapshot.seq, ms)], (snapshot.seq, ms), begins=before is None)
         elif before is not None:
             raise LakeError(f"the snapshot at change {snapshot.seq} is empty, and cannot close a hole")
@@ -144,7 +146,7 @@ class Silver:
         self, rows: DataFrame, spans: list[tuple[int, int, int]], snapshot: tuple[int, int] | None, *,
         begins: bool = False,
     ) -> None:  # fmt: skip
-        """Bring each table up to date that the events touch; a snapshot touches all that there is."""
+        """Apply events to the tables; ``begins``: these are empty, so that a snapshot cannot end any cell."""
         is_snapshot, after = snapshot is not None, self._now.seq
         with contextlib.ExitStack() as cached:
             cells = self._worked_out(cached, rows.select("seq", "ms", "part", "e").mapInArrow(
@@ -163,7 +165,7 @@ class Silver:
                     )  # fmt: skip
 
     def _worked_out(self, cached: contextlib.ExitStack, rows: DataFrame) -> _WorkedOut:
-        """Compute the cells once, for the queries of all tables: a few go to the driver, many are cached."""
+        """Compute the cells once for the queries of all tables: a few come to the driver, many are cached by Spark."""
         found = rows.limit(FEW_CELLS + 1).toArrow()
         if found.num_rows <= FEW_CELLS:
             counted = found["target"].value_counts().to_pylist()
@@ -175,11 +177,7 @@ class Silver:
         return _WorkedOut(rows, counts, few=False)
 
     def _replay_head(self, cells: DataFrame, *, nothing: bool) -> DataFrame:
-        """What the operations of the head do to its cells.
-
-        Args:
-            nothing: begin with empty tables, as a snapshot has them all.
-        """
+        """The cells that the operations of the head set or end; nothing: begin with empty tables, not with silver's."""
         order = ["seq", "step", "ms", "kind", "by"]
         rows = cells.where(F.col("target") == HEAD).select(
             F.lit(len(KNOWN)).alias("turn"), F.lit(None).cast("string").alias("known"), "operations", *order
@@ -199,7 +197,6 @@ class Silver:
         )  # fmt: skip
 
     def _remember(self, *, gaps: list[tuple[int, int]] | None = None, steps: list[ClockStep] | None = None) -> None:
-        """Write the new gaps and clock changes."""
         self.gaps += gaps or []
         self.steps += steps or []
         if self._counts and gaps:

@@ -1,7 +1,7 @@
-"""What the changes do to cells, as rows for Spark, by the one meaning of events (``registry/events/cells.py``).
+"""Turns changes into rows for Spark: the cells that each change sets or ends, as ``registry/events/cells.py`` says.
 
-Topics need nothing but the event. What it does to the *head* (brokers, clusters, live info, KV, settings) depends on
-what there was before: those operations go on, as they are, to ``head.py``.
+For topics the event says it all. What it does to the *head* (brokers, clusters, live info, KV, settings) depends on
+earlier changes: the rows of the head hold operations, which ``head.py`` applies.
 """
 
 from __future__ import annotations
@@ -22,37 +22,31 @@ from ..lake.lake import LakeError
 
 HEAD: Final = "head"
 SNAPSHOT: Final = "snapshot"
-_OPERATION_BITS: Final = 20  # operations of one event
+_OPERATION_BITS: Final = 20  # of ``step``, for the operations of one event
 
-_AT: Final = [
-    pa.field("gone", pa.bool_()),
-    pa.field("seq", pa.int64()),
-    pa.field("step", pa.int64()),  # the order of what is done within one seq
-    pa.field("ms", pa.int64()),
-    pa.field("kind", pa.string()),
-    pa.field("by", pa.string()),
-]
-AT: Final = [field.name for field in _AT]
+_AT: Final = {
+    "gone": pa.bool_(), "seq": pa.int64(),
+    "step": pa.int64(),  # the order of operations within one seq
+    "ms": pa.int64(), "kind": pa.string(), "by": pa.string(),
+}  # fmt: skip
+AT: Final = list(_AT)
 
-# A row is one cell that is set, or gone; a brokerName that is gone from all its topics has no topic.
-CELLS: Final = pa.schema(
-    [
-        ("target", pa.string()),  # a table, or HEAD
-        ("topic", pa.string()),
-        ("broker_name", pa.string()),
-        *((name, pa.int64()) for name in ("read_queue_nums", "write_queue_nums", "perm", "flag")),
-        ("mapping", pa.string()),
-        ("operations", pa.binary()),  # of HEAD
-        *_AT,
-    ]
-)
+# A row is one cell that is set, or gone. topic null: the broker_name is gone from all its topics.
+CELLS: Final = pa.schema([
+    ("target", pa.string()),  # a table, or HEAD
+    ("topic", pa.string()), ("broker_name", pa.string()),
+    *((name, pa.int64()) for name in ("read_queue_nums", "write_queue_nums", "perm", "flag")),
+    ("mapping", pa.string()),
+    ("operations", pa.binary()),  # of HEAD
+    *_AT.items(),
+])  # fmt: skip
 
 
 class Moments:
-    """As of when changes count that say another moment, because the clock was set back.
+    """The times that count for changes whose own times are wrong because the clock was set back.
 
     Args:
-        spans: (first seq, last seq, ms), rising.
+        spans: (first seq, last seq, ms), in rising order.
     """
 
     def __init__(self, spans: Sequence[tuple[int, int, int]]) -> None:
@@ -68,10 +62,10 @@ class Moments:
 def to_cells(
     batches: Iterator[pa.RecordBatch], spans: Sequence[tuple[int, int, int]], *, snapshot: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Events (columns seq, ms, part, e) as rows of CELLS.
+    """Turn events (columns seq, ms, part, e) into rows of CELLS.
 
     Raises:
-        LakeError: a change of an unknown type that this release may not ignore.
+        LakeError: a change has an unknown type, and may not be ignored.
     """
     moments = Moments(spans)
     for batch in batches:
@@ -105,7 +99,7 @@ def _of_event(moments: Moments, snapshot: bool, seq: int, ms: int, part: int, e:
                 for topic, name, text in operation.mappings:
                     yield ("mapping", topic, name, None, None, None, None, text, None, False, *at)
             case SetRev():
-                pass  # a revision is no part of the past
+                pass  # silver has no revisions
             case _:
                 head.append(operation)
                 if type(operation) is DropBroker:

@@ -1,6 +1,6 @@
-"""The head's tables (brokers, clusters, live info, filter servers, KV, settings), replayed in the order of ``seq``.
+"""Replays the head's tables (brokers, clusters, live info, filter servers, KV, settings) in the order of ``seq``.
 
-One task of Spark does it: what an operation removes depends on what there was.
+One task of Spark replays all of them, because what an operation removes depends on the operations before it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ TABLES: Final = (
     "broker_addr", "live", "kv", "broker_row", "cluster_member", "filter_server", "kv_namespace", "config",
 )  # fmt: skip
 KNOWN: Final = ("broker_row", "broker_addr", "cluster_member", "live")
-"""The part of the tables that a replay needs."""
+"""The tables whose rows a replay begins with."""
 
-# A row is one cell that is set, or gone.
 _VALUES: Final = {field.name: field.type for table in TABLES for field in SILVER[table] if field.name in
                   SILVER_VALUES[table]}  # fmt: skip
 HEAD_CELLS: Final = pa.schema([("target", pa.string()), *_VALUES.items(), *(CELLS.field(name) for name in AT)])
@@ -45,7 +44,7 @@ _FIRST_AT: Final = HEAD_CELLS.get_field_index(AT[0])
 
 
 class HeadReplay:
-    """The head as the registry has it, to look up what an operation removes; collects what happens to cells.
+    """Applies operations to the head's tables in memory, and collects the cells that they set or end.
 
     Args:
         live_by_cluster: false with compat 4.8, where an unregistration ends an address under every name.
@@ -58,7 +57,7 @@ class HeadReplay:
         self._at: tuple[Any, ...] = ()
 
     def know(self, table: str, row: dict[str, Any]) -> None:
-        """Add a cell that holds; rows of brokers come before their addresses."""
+        """Add a row that holds before the first operation; rows of brokers come before their addresses."""
         values: list[Any] = [row.get(name) for name in SILVER_VALUES[table]]
         match table:
             case "broker_row":
@@ -73,14 +72,14 @@ class HeadReplay:
                 self.lives.by_who.setdefault(values[0], {})[values[1]] = LiveInfo(*values[2:])
 
     def apply(self, operation: Operation, at: tuple[Any, ...]) -> None:
-        """Apply one operation; ``at``: the columns seq, step, ms, kind and by of what it does."""
+        """Apply one operation; ``at``: the columns seq, step, ms, kind and by of its cells."""
         self._at = at
         _APPLY[type(operation)](self, operation)
 
     def _cell(self, table: str, *values: Any, gone: bool = False) -> None:
         row: list[Any] = [None] * len(HEAD_CELLS)
         row[0] = table
-        for place, value in zip(_PLACES[table], values, strict=False):  # of one that is gone: its key
+        for place, value in zip(_PLACES[table], values, strict=False):  # a cell that is gone has its key alone
             row[place] = value
         row[_FIRST_AT:] = (gone, *self._at)
         self.cells.append(tuple(row))
@@ -114,7 +113,7 @@ class HeadReplay:
         self.tables.apply_operation(of)
 
     def _drop_addrs(self, name: str, stay: dict[int, str]) -> None:
-        """Drop the addresses of a row, but those under ids that stay."""
+        """Drop the addresses of a broker row, except those under ids in ``stay``."""
         row = self.tables.brokers.get(name)
         for broker_id in row.broker_addrs if row is not None else ():
             if broker_id not in stay:
@@ -140,13 +139,12 @@ _APPLY: Final[dict[type, Callable[[HeadReplay, Any], None]]] = {
     SetKv: HeadReplay._set_kv,
     SetConfig: HeadReplay._set_config,
 }
-"""What each operation of the head does; the others are ``cells.py``'s."""
 
 
 def replay(batches: Iterator[pa.RecordBatch], *, live_by_cluster: bool) -> Iterator[pa.RecordBatch]:
-    """Rows (columns known, operations, seq, step, ms, kind, by) as rows of HEAD_CELLS.
+    """Turn rows with operations (columns known, operations, seq, step, ms, kind, by) into rows of HEAD_CELLS.
 
-    First those that hold, of which ``kind`` is the table and ``known`` the row as JSON, then operations in their order.
+    The rows that hold come before the operations: ``known`` is such a row as JSON, and ``kind`` its table.
     """
     head = HeadReplay(live_by_cluster=live_by_cluster)
     decode = msgspec.msgpack.Decoder(list[Operation]).decode

@@ -1,6 +1,6 @@
-"""Brings one table of silver up to date: cells that were set or gone become rows with their validity, by one MERGE.
+"""Brings one table of silver up to date: one MERGE turns cells that were set or ended into rows with their validity.
 
-A row of the table is known by its key and ``from_seq``, so that a batch that is repeated changes nothing.
+The MERGE finds a row by its key and ``from_seq``, so that a batch that is repeated changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..lake.lake import Lake
 from ..lake.schema import SILVER_KEYS, SILVER_VALUES
 from ..lake.tables import ensure, frame, literal, owned
 
-# Cells that were set or gone, and rows that held before, become rows: one change after the other of each key.
+# Orders the cells and the rows that held before by change, for each key; each new value becomes a row.
 _ROWS: Final = """
 WITH every AS (
     SELECT {keys}, {value} AS v, from_seq AS seq, -1L AS step, unix_millis(valid_from) AS ms,
@@ -23,7 +23,7 @@ WITH every AS (
     SELECT {keys}, v, seq, step, ms, kind, by, false FROM {{cells}}
 ),
 together AS (SELECT{hint} * FROM every),
-last_of_seq AS (  -- what one change sets and ends again was never visible
+last_of_seq AS (  -- only the last value that a change sets was visible
     SELECT * FROM (SELECT *, lead(seq) OVER in_order AS next_seq FROM together {window})
     WHERE next_seq IS NULL OR next_seq <> seq
 ),
@@ -47,13 +47,12 @@ ON {owned} AND (t.current OR t.to_seq > {after}) AND {same}
 WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 """
 
-
 FEW_CELLS: Final = 10_000
 _KEPT: Final = "spark.databricks.delta.merge.materializeSource"
 
 
 class Owner(NamedTuple):
-    """Whose tables these are; area: another folder for silver's tables."""
+    """The namespace and epoch of rows; area: another folder for silver's tables."""
 
     namespace: str
     epoch: str
@@ -61,7 +60,7 @@ class Owner(NamedTuple):
 
 
 def held(spark: SparkSession, lake: Lake, owner: Owner, table: str, seq: int) -> DataFrame:
-    """The rows that hold after a change, without later changes that a killed run has written."""
+    """The rows that hold after change ``seq``; later changes, which a killed run may have written, do not count."""
     rows = frame(spark, lake, f"silver/{table}", *owner[:2], area=owner.area)
     return rows.where(f"from_seq <= {seq} AND (current OR to_seq > {seq})")
 
@@ -73,11 +72,11 @@ def merge(
     """Bring a table up to date.
 
     Args:
-        cells: with the columns of the table's keys and values, and AT of ``cells.py``; a brokerName that is gone from
-            all its topics has no topic.
+        cells: their columns are the table's keys and values, and AT of ``cells.py``. topic null: the broker_name is
+            gone from all its topics.
         after: the change up to which the table counts.
-        snapshot: its seq and ms: what it does not set again has ended.
-        few: they are in the plan, one task's work: nothing is to be shuffled, nor kept for the second query of MERGE.
+        snapshot: its seq and ms; rows that it does not set again end with it.
+        few: the query plan contains the cells: one task does it all, and MERGE need not keep them for its second query.
     """
     keys = SILVER_KEYS[table]
     values = SILVER_VALUES[table][len(keys) :]
@@ -110,4 +109,4 @@ def merge(
     try:
         spark.sql(_MERGE.format(**names), rows=rows)
     finally:
-        spark.conf.unset(_KEPT)  # other MERGEs of this session have sources that are cached
+        spark.conf.unset(_KEPT)  # the sources of other MERGEs in this session are cached, and not in the plan

@@ -1,8 +1,8 @@
 """Finds the changes in bronze that silver takes in next: whole sets of parts, in order of ``seq``, each once.
 
-It also finds the time that counts for each change, because the clock of Redis may be set back. A clock that is set back
-by more than ``STEP_MS`` had been ahead: changes with later times get the time to which it was set back. After
-a smaller step changes get the latest time before it, until the clock has passed that again.
+It also finds the time that counts for each change, because the clock of Redis may be set back. If a step back is larger
+than ``STEP_MS``, the clock had been ahead: changes from that time get the time to which it was set back. After a
+smaller step, changes get the latest time before the step, until the clock has passed that time again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pyspark.sql import functions as F
 from ..lake.lake import LakeError
 from .progress import ClockStep
 
-CHUNK_CHANGES: Final = 1_000_000  # which one step takes in; the driver has four numbers of each
+CHUNK_CHANGES: Final = 1_000_000  # in one step; the driver reads four numbers of each
 STEP_MS: Final = 60_000
 
 
 class Chunk(NamedTuple):
-    """The changes after ``after`` up to ``upto``, all there.
+    """The changes after ``after`` up to ``upto``, without a hole.
 
-    ms: the moment of the last change; first_ms: the earliest of them; spans: see
-    :class:`mqregistry.pipeline.silver.cells.Moments`; steps: by which of them the clock had been set back; more:
-    there are later changes.
+    ms: the time of the last change. first_ms: the time of the first one. spans: see
+    :class:`mqregistry.pipeline.silver.cells.Moments`. steps: where the clock was set back. more: bronze has later
+    changes.
     """
 
     after: int
@@ -40,15 +40,15 @@ class Chunk(NamedTuple):
 def next_chunk(
     changes: DataFrame, namespace: str, *, seq: int, ms: int, upto: int | None = None, limit: int = CHUNK_CHANGES
 ) -> Chunk | None:
-    """What follows ``seq``, up to the first hole; None: nothing, or no whole set of parts yet.
+    """The changes after ``seq`` up to the first hole; None: there are none, or no whole set of parts yet.
 
     Args:
-        changes: bronze's, that can be read.
-        ms: the moment of ``seq``.
-        upto: go no further; the last of a set of parts.
+        changes: the changes in bronze that can be read.
+        ms: the time that counts for ``seq``.
+        upto: the last change to take, which must end a set of parts.
 
     Raises:
-        MissingChanges: the next change is not there, and later ones are.
+        MissingChanges: the next change is missing, and there are later ones.
         ClockSetBack: the clock was set back by more than STEP_MS since ``seq``.
     """
     end = seq + limit if upto is None else min(upto, seq + limit)
@@ -79,7 +79,7 @@ def next_chunk(
 
 
 def _chunk(namespace: str, seq: int, ms: int, seqs: Any, said: Any, earliest: int | None) -> Chunk:
-    """The changes; ``said``: the time in the event; earliest: the earliest time in later events."""
+    """Find the times that count; ``said``: the times in the events; earliest: the earliest time in later events."""
     least = np.minimum.accumulate(np.append(said, said.max() if earliest is None else earliest)[::-1])[::-1][:-1]
     if ms - least[0] > STEP_MS:
         raise ClockSetBack(namespace, int(seqs[0]), ms, int(least[0]))
@@ -117,7 +117,7 @@ class ClockSetBack(LakeError):
 
 
 def _mended(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:
-    """Spans of changes whose events have another time than the one that counts."""
+    """The spans (see ``Moments``) of the changes whose events have another time than the one that counts."""
     other = np.flatnonzero(said != moments)
     if len(other) == 0:
         return []

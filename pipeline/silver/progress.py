@@ -1,4 +1,4 @@
-"""How far silver is: the change up to which its tables count, and the times of which nothing is known."""
+"""Reads how far silver is: the change up to which its tables count, and the times with lost changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NONE: Final = -1  # the seq before every snapshot
 
 
 class Progress(NamedTuple):
-    """A step of silver; see ``schema.PROGRESS``.
+    """A step of silver, which is a row of ``silver/progress``.
 
-    number: rises by one; the highest counts. kind: snapshot, changes, backfill, observed or requarantine. ms: the
-    moment of seq. begin_ms: of the first snapshot. observed_ms: up to when it is known that no change followed.
-    touched_ms: the earliest moment at which the tables changed.
+    number: rises by one; the highest counts. kind: snapshot, changes, backfill, observed or requarantine. ms: the time
+    of change seq. begin_ms: the time of the first snapshot. observed_ms: no other change came up to this time.
+    touched_ms: the earliest time whose values this step changed.
     """
 
     number: int
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class ClockStep(NamedTuple):
-    """The clock of Redis had been set back by a change."""
+    """When change ``seq`` came, the clock of Redis had been set back."""
 
     seq: int
     from_ms: int
@@ -39,7 +39,7 @@ class ClockStep(NamedTuple):
 
 
 def last(lake: Lake, namespace: str, epoch: str) -> Progress | None:
-    """The step that counts; None: silver has not begun."""
+    """The newest step; None: silver has not begun."""
     rows = lake.read("silver/progress", namespace=namespace, epoch=epoch, columns=PROGRESS.names)
     if not rows.num_rows:
         return None
@@ -48,6 +48,6 @@ def last(lake: Lake, namespace: str, epoch: str) -> Progress | None:
 
 
 def gaps(lake: Lake, namespace: str, epoch: str, stream: str = "changes") -> list[tuple[int, int]]:
-    """From when to when (ms) entries of a stream are missing, because a gap was accepted."""
+    """The accepted gaps of a stream: from when to when (ms) its entries are missing."""
     rows = lake.read("silver/gap", namespace=namespace, epoch=epoch, where=pc.field("stream") == stream)
     return sorted(zip(rows["from_ms"].to_pylist(), rows["to_ms"].to_pylist(), strict=True))

@@ -1,1 +1,1 @@
-"""Spark: the session, its Java, and the errors that come out of it."""
+"""Starts Spark with its Java and Delta's jars, turns its errors into ours, and locks a lake."""

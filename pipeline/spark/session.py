@@ -1,4 +1,4 @@
-"""The Spark session of every command and test: one place for its Java, its clock and its noise."""
+"""Opens and ends the Spark session of every command and test, with all its settings."""
 
 from __future__ import annotations
 
@@ -27,31 +27,28 @@ from .java import find_java_home
 logger = logging.getLogger(__name__)
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
-_STACK: Final = "-Xss8m"  # of a thread: gold's plans are deep, and Java's own choice overflows
-# for a small heap on few cores: with Java's own choice a minute's batches took a third more CPU
+_STACK: Final = "-Xss8m"  # of a thread: gold's plans are deep, and overflow Java's default
+# for a small heap on few cores: with Java's default a minute's batches took a third more CPU
 _COLLECTOR: Final = "-XX:+UseSerialGC"
 _ANY_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-_ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
-_ENDING_S: Final = 3.0  # between a broken connection and the end of the process that held it
+_ATTEMPTS: Final = 3  # for each task; plain local[N] makes one attempt
+_ENDING_S: Final = 3.0  # from a broken connection to the end of the process that held it
 
-
-# Delta's tables are read by others, too: no table feature that they may lack.
-_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
 _SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "1",  # of Delta's own log: tables of some hundred files
-    f"{_DEFAULTS}enableDeletionVectors": "false",
-    # for files on this machine: Hadoop's default starts a process to read each link, several for a commit
+    "spark.databricks.delta.snapshotPartitions": "1",  # Delta's log is small: tables have some hundred files
+    # other readers of the tables may lack this feature
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    # Hadoop's default starts a process for each link that it reads, several for a commit; these two start none
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # as above: that of each look at a link
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.shuffle.partitions": "4",
-    # most batches are small: for these, planning in stages costs more than it saves
+    # most batches are small: planning them in stages costs more than it saves
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.broadcastExchange.maxThreadThreshold": "32",
     "spark.sql.shuffleExchange.maxThreadThreshold": "32",
@@ -66,8 +63,8 @@ _SETTINGS: Final = {
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.streaming.stopTimeout": "10m",
-    "spark.sql.streaming.numRecentProgressUpdates": "10",  # all of them are fetched, and read, at each look
-    "spark.python.authenticate.socketTimeout": "10m",  # a busy machine is slow, and nothing is wrong
+    "spark.sql.streaming.numRecentProgressUpdates": "10",  # batch_reports.py fetches all of them each time
+    "spark.python.authenticate.socketTimeout": "10m",  # on a busy machine a slow start is no fault
 }
 
 
@@ -76,25 +73,21 @@ class SparkLost(RegistryError):
 
 
 def open_session(
-    *,
-    master: str = "local[*]",
-    driver_memory: str | None = None,
-    config: dict[str, str] | None = None,
-    jars: str | None = None,
-    tell: Callable[[str], None] = logger.info,
-) -> SparkSession:
-    """Start Spark with Delta, or give the session that this process has; Ctrl-C ends the wait at once.
+    *, master: str = "local[*]", driver_memory: str | None = None, config: dict[str, str] | None = None,
+    jars: str | None = None, tell: Callable[[str], None] = logger.info,
+) -> SparkSession:  # fmt: skip
+    """Start Spark with Delta, or return the session that this process has; Ctrl-C ends the wait at once.
 
     Args:
-        master: where to run. Started by spark-submit, its ``--master`` counts, and so does its ``--driver-memory``.
+        master: where to run. With spark-submit, its ``--master`` and ``--driver-memory`` count instead.
         driver_memory: e.g. ``4g``; Spark's default is 1 GB.
-        config: further Spark settings; they come before those that are set here.
+        config: further Spark settings; they override those that are set here.
         jars: the folder of Delta's jars; see :mod:`mqregistry.pipeline.spark.jars`.
-        tell: called with a sentence if Spark is to fetch them.
+        tell: called with a sentence if Spark must fetch the jars.
 
     Raises:
-        StartError: there is no Java, or it did not start with these options; the folder lacks a jar, or spark-submit
-            brought none.
+        StartError: there is no Java, or Spark did not start with it; the folder lacks a jar, or spark-submit brought
+            no jars.
     """
     config = dict(config or {})
     settings = dict(_SETTINGS)
@@ -113,9 +106,9 @@ def open_session(
         settings["spark.driver.extraJavaOptions"] = java_options(config.pop("spark.driver.extraJavaOptions", ""))
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
-        # of each thread's own arena glibc gives nothing back
+        # glibc does not give back the memory of each thread's arena
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-        # Spark's own choice is whatever python3 is on PATH, which need not have this package
+        # Spark's default is the python3 on PATH, which may not have this package
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master.startswith("local"):
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
@@ -128,7 +121,7 @@ def open_session(
 
 
 def java_options(more: str) -> str:
-    """The options of the driver's Java: ours and ``more``; a garbage collector that the user names replaces ours."""
+    """The options of the driver's Java: ours and ``more``. A garbage collector that the user names replaces ours."""
     given = " ".join((more, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)))
     collector = "" if _ANY_COLLECTOR.search(given) else _COLLECTOR
     return " ".join(filter(None, (_STACK, f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", collector, more)))
@@ -145,9 +138,9 @@ def _check_submitted() -> None:
 
 
 def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
-    """Call ``start`` in a thread of its own.
+    """Call ``start`` in another thread, so that Ctrl-C works at once.
 
-    In the main thread pyspark replaces the handler of SIGINT, and answers it only after the call under way.
+    In the main thread pyspark would replace the handler of SIGINT, and react only after the current call.
     """
     found: list[SparkSession] = []
     errors: list[Exception] = []
@@ -163,10 +156,10 @@ def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
     try:
         thread.join()
     except KeyboardInterrupt:
-        # Its launcher would go on, and complain of the Java home that is removed when this process ends.
+        # Spark's launcher would go on, and complain that the Java home is gone when this process has ended.
         with contextlib.suppress(OSError):
             for pid in Path(f"/proc/self/task/{thread.native_id}/children").read_text().split():
-                os.kill(int(pid), signal.SIGKILL)  # a fork that has not become it yet would run our handlers
+                os.kill(int(pid), signal.SIGKILL)  # SIGTERM would run our handlers in a fork before its exec
         raise
     if not errors:
         return found[0]
@@ -178,13 +171,13 @@ def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
 
 @contextlib.contextmanager
 def ending(spark: Any) -> Iterator[None]:
-    """Around all that a command does with a session: stops it.
+    """Stop a session at the end of the block.
 
     Raises:
-        SparkLost: its Java has died, whichever error the running call raised.
+        SparkLost: Spark's Java has ended, whichever error the running call raised.
     """
     root = logging.getLogger()
-    root.addFilter(_not_py4j)  # which logs the stack of every broken connection
+    root.addFilter(_not_py4j)  # py4j logs the stack of every broken connection
     try:
         yield
     except Exception as error:
@@ -197,7 +190,7 @@ def ending(spark: Any) -> Iterator[None]:
     finally:
         try:
             spark.stop()
-        except Exception as error:  # py4j's, of many classes: there is nothing left to stop
+        except Exception as error:  # py4j raises many classes; if Java has ended, nothing is left to stop
             if not _java_ended(spark, error):
                 raise
         root.removeFilter(_not_py4j)
@@ -208,7 +201,7 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 
 def _java_ended(spark: Any, error: Exception) -> bool:
-    """Whether the process is gone; spark-submit's is not ours to look at."""
+    """Whether Spark's Java has ended; false with spark-submit, whose Java is no child of this process."""
     proc = getattr(getattr(getattr(spark, "sparkContext", None), "_gateway", None), "proc", None)
     if proc is None:
         return False

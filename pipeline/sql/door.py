@@ -1,7 +1,7 @@
-"""A DuckDB that sees the lake's tables and nothing else of this machine.
+"""Answers questions about the lake in SQL with DuckDB, without Spark and Redis; DuckDB sees only the lake's tables.
 
-It opens no file itself: pyarrow reads those that Delta's log names, and DuckDB asks it for columns and rows. So the
-lake may be wherever deltalake can read, and DuckDB's own access to files and networks is switched off.
+DuckDB opens no file itself: pyarrow reads the files that Delta's log names, and gives DuckDB columns and rows. So the
+lake may be anywhere where deltalake can read, and DuckDB's own access to files and networks is switched off.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _READS: Final = ("SELECT", "EXPLAIN")
 _NO_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
 _LOCKED: Final = {
     "enable_external_access": "false",  # files, networks, extensions, other databases
-    "temp_directory": "",  # nor does it write files of its own when memory runs out
+    "temp_directory": "",  # DuckDB writes no files either when memory runs out
 }
 
 
 class SqlError(RegistryError):
-    """A query that DuckDB refuses, or that is not allowed; the message has DuckDB's words."""
+    """DuckDB refuses the query, or it is not allowed; the message has DuckDB's words."""
 
 
 class Door:
-    """Answers questions in SQL about one lake, as it is when it is made.
+    """Answers questions in SQL about one lake, as it was when this object was made.
 
     Args:
-        namespace: of the views that name no layer.
-        time_zone: in which moments are shown and days begin; None: this machine's.
+        namespace: the views without a layer's name show this namespace.
+        time_zone: the zone of moments and days; None: this machine's.
 
     Raises:
         LakeError: the lake holds nothing of the namespace.
@@ -79,10 +79,10 @@ class Door:
         return max(past.end_ms() for past in pasts if past.namespace == namespace)
 
     def answer(self, sql: str) -> pa.Table:
-        """The rows that a query gives.
+        """The result of a query.
 
         Raises:
-            SqlError: it is no single query, or DuckDB refuses it.
+            SqlError: the text is not exactly one query that only reads, or DuckDB refuses it.
             LakeError: a file of the lake is broken or gone.
         """
         try:
@@ -97,7 +97,7 @@ class Door:
             raise SqlError(_no_table(missing[1], self._views) if missing else _words(error)) from error
 
     def _make(self, names: list[str]) -> None:
-        """Make views, and those that they ask for."""
+        """Make views, and first the views and tables that they read."""
         for name in names:
             if name in self._made:
                 continue
@@ -114,7 +114,7 @@ class Door:
 
 
 def _known(sql: str, names: dict[str, str]) -> list[str]:
-    """The views whose names are words of a query, whatever they mean in it: one too many does no harm."""
+    """The views whose names occur as words in a query; a word may mean something else, which does no harm."""
     dotted = set(re.findall(r"\w+(?:\.\w+)?", sql.lower()))
     words = dotted | {word for one in dotted for word in one.split(".")}
     return [name for name in names if name in words]

@@ -1,7 +1,7 @@
 """The views that SQL queries may use: a description of each, and the query that makes it.
 
-Views with the name of a layer (``silver.queue_data``) have all namespaces and epochs. The others are of one namespace
-and have no column for epochs: a value that still held at the end of an epoch ended with it.
+Views with the name of a layer (``silver.queue_data``) have all namespaces and epochs. The others have one namespace and
+no column for epochs: a value that still held at the end of an epoch ends then.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..lake.gold_schema import FIGURES
-from ..lake.schema import BRONZE, GOLD, LATER, MOMENT, OWNER, SILVER, SILVER_VALUES, TABLES
+from ..lake.gold_schema import FIGURES, GOLD, MOMENT
+from ..lake.schema import BRONZE, LATER, OWNER, SILVER, SILVER_VALUES, TABLES
 
 _UNREADABLE: Final = ("reason", "raw")
-
 
 # figures_to: the end of the time with figures
 EPOCHS: Final = pa.schema(
@@ -50,7 +49,7 @@ ABOUT: Final = {
     "quarantine": "an entry that cannot be read, and why",
 }
 
-# All namespaces and epochs of a table.
+# The views with the name of a layer.
 LAYERED: Final = [table.replace("/", ".") for table in TABLES if "/" in table]
 
 
@@ -60,11 +59,11 @@ def raw_name(table: str) -> str:
 
 
 def views(namespace: str, end_ms: int = YOUNG_MS) -> dict[str, str]:
-    """Every view and its query; a query uses only earlier views and the registered tables.
+    """Every view and its query, which reads only earlier views and the registered tables.
 
     Args:
-        namespace: of the views without a layer's name.
-        end_ms: the end of its past; the views by minute have the last 48 hours before it.
+        namespace: the views without a layer's name show this namespace.
+        end_ms: the end of the namespace's past; the views by minute show the 48 hours before it.
     """
     ours = f"namespace = {_text(namespace)}"
     return {**_layers(), **_of_namespace(ours), **_minutes(ours, max(0, end_ms - YOUNG_MS)), **_changes(ours)}
@@ -76,7 +75,7 @@ def _layers() -> dict[str, str]:
         layer, _, table = name.partition("/")
         raw = raw_name(name)
         if layer == "silver" and table in SILVER:
-            # a run that was killed between two tables left later changes in some of them
+            # a run that was killed has later changes in some tables only: these do not count
             shown = [
                 f"CASE WHEN t.to_seq <= e.seq THEN t.{column} END AS {column}" if column in LATER
                 else f't."{column}"'
@@ -139,7 +138,7 @@ def _of_namespace(ours: str) -> dict[str, str]:
 
 
 def _minutes(ours: str, since_ms: int) -> dict[str, str]:
-    """Figures of each minute, from the same states and entries as those of hours, so that sums of minutes are hours."""
+    """Figures per minute, from the same states and entries as those per hour: minutes add up to hours."""
 
     def lasting(*states: str) -> str:
         lasted = "epoch_ms(least(coalesce(valid_to, until), until)) - epoch_ms(greatest(valid_from, period_start))"
@@ -188,7 +187,7 @@ def _minutes(ours: str, since_ms: int) -> dict[str, str]:
 
 
 def _changes(ours: str) -> dict[str, str]:
-    """The values that began and ended in silver; a reader that remembers its last change continues after it."""
+    """The values that began and ended in silver, with ``seq``, from which a program that copies them can go on."""
 
     def half(table: str, change: str, seq: str, at: str, by: str, ended_by: str) -> str:
         columns = ", ".join(f'"{name}"' for name in SILVER_VALUES[table])

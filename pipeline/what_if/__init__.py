@@ -1,1 +1,1 @@
-"""What if brokers, hosts, zones or clusters had been lost: which topics would have had no queue, and for how long."""
+"""Answers which topics would have had no queue, and for how long, after a loss of brokers, hosts, zones or clusters."""

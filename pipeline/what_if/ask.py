@@ -1,4 +1,4 @@
-"""Answers what if, in Spark SQL over silver's intervals and the lookups that were made."""
+"""Answers what a loss would have done to topics, in Spark SQL over silver's intervals and the recorded lookups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..past.travel import EpochPast, show_ms
 
 DEFAULT_MS: Final = 30 * 24 * 3_600_000
 _LOSS: Final = files(__package__) / "loss.sql"
-# What may be lost -> the table and column that know it, and what it is of an address in loss.sql
+# What may be lost -> the table and column that name it, and the SQL that finds its name for an address in loss.sql
 KINDS: Final = {
     "broker": ("broker_addr", "broker_name", "a.broker_name"),
     "cluster": ("broker_addr", "cluster", "a.cluster"),
@@ -43,11 +43,11 @@ GROUP BY topic
 
 
 class Topic(NamedTuple):
-    """What would have become of a topic.
+    """What the loss would have done to a topic.
 
-    there_ms: for how long it had a route. no_queue_ms, no_master_ms, no_route_ms: for how long it would have been
-    without its last writable queue, its last master, any route, though it was not. first_ms: since when without a
-    queue; None: never. lookups: that were answered with a route; lost_lookups: that would not have been.
+    there_ms: for how long it had a route. no_queue_ms, no_master_ms, no_route_ms: for how long the loss would have left
+    it without a writable queue, a master, a route, although it had one. first_ms: when it would first have lost its
+    last queue; None: never. lookups: lookups with a route; lost_lookups: those of them that would have had none.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class Topic(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """from_ms, to_ms: of what time. topics: worst first, all that there were."""
+    """The topics that existed from from_ms to to_ms, worst first."""
 
     from_ms: int
     to_ms: int
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
 
 
 def known(past: EpochPast, kind: str) -> list[str]:
-    """The brokers, clusters, zones or hosts that the lake knows."""
+    """The names of the brokers, clusters, zones or hosts in the lake."""
     table, column, _ = KINDS[kind]
     rows = past.lake.read(f"silver/{table}", namespace=past.namespace, epoch=past.epoch, columns=[column])
     values = {value for value in pc.unique(rows[column]).to_pylist() if value is not None}
@@ -82,10 +82,10 @@ def known(past: EpochPast, kind: str) -> list[str]:
 
 
 def check(past: EpochPast, kind: str, names: list[str]) -> None:
-    """See whether the lake knows what is to be lost.
+    """Check that the lake knows each name.
 
     Raises:
-        LakeError: it does not; the message says what it knows.
+        LakeError: it does not know one; the message says what it knows.
     """
     there = known(past, kind)
     for name in names:
@@ -95,10 +95,10 @@ def check(past: EpochPast, kind: str, names: list[str]) -> None:
 
 
 def span(past: EpochPast, at_ms: int | None, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
-    """The time that is asked about, within what is known; an instant is its millisecond.
+    """The part of a time that the lake knows, as [from, to) in ms; an instant is one millisecond.
 
     Raises:
-        LakeError: nothing of it is known.
+        LakeError: the lake knows nothing of that time.
     """
     end_ms = past.end_ms() + 1
     if at_ms is not None:
@@ -114,7 +114,7 @@ def span(past: EpochPast, at_ms: int | None, from_ms: int | None, to_ms: int | N
 
 
 def ask(spark: SparkSession, lake: Lake, past: EpochPast, kind: str, names: list[str], time: tuple[int, int]) -> Answer:
-    """What would have become of every topic without all of these, at every instant of a time.
+    """What the loss of all ``names`` would have done to every topic, at every instant of a time.
 
     Args:
         kind: of KINDS.

@@ -1,6 +1,6 @@
--- What each topic had, and what it would have kept without what is lost, for every instant at which anything changed.
+-- What each topic had, and what it would have kept after the loss, from each change to the next one.
 -- A topic has a route while one of its brokers has an address, a master while one has an address under id 0, and a
--- writable queue while one of these has writable queue data.
+-- writable queue while a broker with a master has writable queue data.
 WITH addresses AS (
     SELECT a.broker_name, a.broker_id, greatest(a.from_ms, r.from_ms, {from_ms}) AS from_ms,
         least(coalesce(a.to_ms, {to_ms}), coalesce(r.to_ms, {to_ms}), {to_ms}) AS to_ms, NOT ({lost}) AS is_kept
@@ -45,7 +45,7 @@ levels AS (
         sum(sum(kept_queues)) OVER past AS kept_queues, sum(sum(unknown)) OVER past AS unknown
     FROM marks GROUP BY topic, at_ms WINDOW past AS (PARTITION BY topic ORDER BY at_ms)
 )
-SELECT topic, greatest(at_ms, {from_ms}) AS from_ms, least(to_ms, {to_ms}) AS to_ms, queues > 0 AS is_writable,
+SELECT topic, greatest(at_ms, {from_ms}) AS from_ms, least(to_ms, {to_ms}) AS to_ms,
     routes > 0 AND kept_routes = 0 AS loses_route, masters > 0 AND kept_masters = 0 AS loses_master,
     queues > 0 AND kept_queues = 0 AS loses_queue
 FROM levels WHERE unknown = 0 AND routes > 0 AND at_ms < {to_ms} AND to_ms > {from_ms}

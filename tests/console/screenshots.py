@@ -267,7 +267,7 @@ def report_file(folder: Path) -> list[str]:
     """The option that shows a report, where one can be made."""
     if importlib.util.find_spec("altair") is None:
         return []
-    from mqregistry.pipeline.report import write
+    from mqregistry.pipeline.report.page import write
     from mqregistry.pipeline.spark.session import open_session
     from tests.pipeline.test_report import a_lake
 

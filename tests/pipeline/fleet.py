@@ -17,9 +17,10 @@ from typing import Any
 from bench.servers.processes import Processes, wait_until
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.lake.tables import sql_name
+from mqregistry.pipeline.namespace import RunSettings
 from mqregistry.pipeline.past.audit import Audit, audit
 from mqregistry.pipeline.past.travel import EpochPast, find_past
-from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.run import run
 from mqregistry.pipeline.spark.session import open_session
 from mqregistry.store.leases import LeaseStore
 from mqregistry.store.store import Store

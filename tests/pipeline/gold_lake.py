@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from mqregistry.pipeline import gold
 from mqregistry.pipeline.gold import refresh as work
-from mqregistry.pipeline.lake.schema import GOLD, SILVER
+from mqregistry.pipeline.lake.gold_schema import GOLD
+from mqregistry.pipeline.lake.schema import SILVER
 from tests.pipeline.plain_lake import EPOCH_START, put, put_entries
 
 HOUR, DAY = 3_600_000, 86_400_000

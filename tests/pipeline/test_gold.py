@@ -90,7 +90,7 @@ def test_in_steps_with_gaps_gold_comes_to_the_same_as_at_once(tmp_path, monkeypa
         since_ms = min(after, hole[0]) if after < hole[1] <= upto else after
         if number == 2:  # killed before the last table was written
             with monkeypatch.context() as patch:
-                patch.setattr(work._Run, "_write", killed_at("heartbeat", work._Run._write))
+                patch.setattr(work.GoldRun, "_write", killed_at("heartbeat", work.GoldRun._write))
                 with pytest.raises(KeyboardInterrupt):
                     refresh(in_steps, since_ms=since_ms, now_ms=upto)
         assert refresh(in_steps, since_ms=since_ms, now_ms=upto)

@@ -16,9 +16,10 @@ pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
 
 from mqregistry.cli import cli
 from mqregistry.pipeline.lake.lake import Lake, LakeError
-from mqregistry.pipeline.report import charts, formats, write
+from mqregistry.pipeline.report import charts, formats
 from mqregistry.pipeline.report.facts import gather
 from mqregistry.pipeline.report.headlines import headlines, unwritable
+from mqregistry.pipeline.report.page import write
 from tests.pipeline.gold_lake import HOUR, NOON, Written, addr, beat, event, queue, refresh
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("empty_tables")]

@@ -9,7 +9,7 @@ pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
 
 from mqregistry.cli.read.lake_tables import LakePast
 from mqregistry.console.report import ReportSource
-from mqregistry.pipeline.report import write
+from mqregistry.pipeline.report.page import write
 from tests.console.chromium import faults_of, needs_chromium
 from tests.console.conftest import Running, chromium, filled, loop, open_site  # noqa: F401 - fixtures
 from tests.pipeline.test_report import a_lake
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.usefixtures("empt
 
 async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_console(store, tmp_path, monkeypatch):
     # It is made in another process: what draws its charts holds Python's lock for seconds, in whichever thread.
-    monkeypatch.delattr("mqregistry.pipeline.report.make")
+    monkeypatch.delattr("mqregistry.pipeline.report.page.make")
     lake = a_lake(tmp_path / "lake")
     async with open_site(store, tmp_path / "c", report=ReportSource(None, LakePast(lake.root, "default"))) as site:
         around = await site.get("/report")

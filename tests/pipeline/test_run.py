@@ -23,11 +23,11 @@ from mqregistry.events.journal import STREAMS
 from mqregistry.pipeline import namespace as namespace_module
 from mqregistry.pipeline.bronze import snapshot
 from mqregistry.pipeline.bronze.again import Again, requarantine
-from mqregistry.pipeline.lake.errors import OtherWriter
+from mqregistry.pipeline.lake.lake import OtherWriter
 from mqregistry.pipeline.lake.schema import SILVER, TABLES
-from mqregistry.pipeline.namespace import NamespaceRun
+from mqregistry.pipeline.namespace import NamespaceRun, RunSettings
 from mqregistry.pipeline.redis_stream.stream import GapError
-from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.run import run
 from mqregistry.pipeline.silver.advance import Silver
 from mqregistry.pipeline.silver.next_changes import MissingChanges
 from mqregistry.pipeline.silver.progress import gaps, last

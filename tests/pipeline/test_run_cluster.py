@@ -25,7 +25,8 @@ SCRIPT = """
 import json, os, sys
 from pyspark.sql import functions as F
 from mqregistry.pipeline.lake.lake import Lake
-from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.namespace import RunSettings
+from mqregistry.pipeline.run import run
 from mqregistry.pipeline.silver.progress import last
 from mqregistry.pipeline.spark.session import open_session
 from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource

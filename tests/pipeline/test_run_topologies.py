@@ -14,9 +14,10 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 from bench.servers.redis_servers import HOST, RedisProcess, cluster_setup
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.namespace import RunSettings
 from mqregistry.pipeline.past.audit import audit
 from mqregistry.pipeline.redis_stream.stream import OtherPast
-from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.run import run
 from mqregistry.store import scripts
 from mqregistry.store.store import Store
 from tests.deploy.conftest import deployed  # noqa: F401 - a fixture

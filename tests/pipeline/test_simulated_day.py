@@ -97,7 +97,7 @@ def truth(redis_url):
 def recorded(spark, redis_url, truth, tmp_path_factory):
     """A lake with bronze and silver."""
     from mqregistry.pipeline import namespace
-    from mqregistry.pipeline.run import RunSettings as Wanted
+    from mqregistry.pipeline.namespace import RunSettings as Wanted
     from mqregistry.pipeline.run import run
 
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
@@ -213,7 +213,7 @@ async def write_past(redis_url: str, namespace: str) -> tuple[Truth, int]:
 @pytest.fixture(scope="module")
 def past(spark, redis_url, tmp_path_factory):
     """A lake of it, the truth, and when it was asked for."""
-    from mqregistry.pipeline.run import RunSettings as Wanted
+    from mqregistry.pipeline.namespace import RunSettings as Wanted
     from mqregistry.pipeline.run import run
 
     truth, asked_ms = asyncio.run(write_past(redis_url, "simulated-past"))
@@ -248,7 +248,7 @@ def test_a_past_that_is_written_has_the_stamps_of_its_hours(spark, past, redis_u
 )
 def test_minutes_make_up_the_hours_of_a_past(past, table, name, columns):
     pytest.importorskip("duckdb")
-    from mqregistry.pipeline.sql import Door
+    from mqregistry.pipeline.sql.door import Door
 
     lake, truth, _ = past
     sums = ", ".join(f"sum({column})::BIGINT" for column in columns)

@@ -21,8 +21,8 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.cli import cli
 from mqregistry.pipeline.lake.lake import Lake
-from mqregistry.pipeline.sql import ABOUT, Door, SqlError
-from mqregistry.pipeline.sql.views import LAYERED, views
+from mqregistry.pipeline.sql.door import Door, SqlError
+from mqregistry.pipeline.sql.views import ABOUT, LAYERED, views
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.gold_lake import Written, refresh
 

@@ -1,5 +1,5 @@
 -- Each broker's availability, absences, time to recover, flapping, and events.
-WITH lasting AS ( -- who went and has not returned is observed to the end of the period in which it went
+WITH lasting AS ( -- a broker that left and has not returned is observed to the end of the period in which it left
     SELECT grain, p.from_ms, broker_name,
         sum(CASE WHEN state <> 'unknown' THEN ms END) AS observed_ms,
         sum(CASE WHEN state IN ('read_only', 'writable') THEN ms END) AS present_ms,

@@ -1,5 +1,5 @@
 -- Every stretch of time in which a broker was writable, read_only, absent or unknown, from its first appearance on.
--- What ended before {since_ms} is kept (known_state); after that it is worked out again.
+-- Earlier refreshes know the states before {since_ms} (known_state); the later ones are computed again.
 WITH marks AS ( -- how many addresses, addresses under id 0, and writable queue data begin (1) or end (-1) at a moment
     SELECT broker_name, greatest(from_ms, {since_ms}) AS at_ms, from_ms, cluster, 1 AS addresses,
         CAST(broker_id = 0 AS INT) AS masters, 0 AS queues
@@ -40,7 +40,7 @@ stretches AS (
         lead(at_ms) OVER (PARTITION BY broker_name ORDER BY at_ms) AS to_ms
     FROM named WHERE at_ms >= first_ms AND NOT state <=> before
 ),
--- Nobody knows what was in a gap; but who is gone for good is absent in it.
+-- In a gap the state of a broker is unknown, except that a broker that left and never returned is absent.
 cut AS (
     SELECT s.*, gap.from_ms AS gap_from_ms, gap.to_ms AS gap_to_ms
     FROM stretches s JOIN gap ON gap.stream = 'changes' AND gap.from_ms < coalesce(s.to_ms, gap.to_ms)

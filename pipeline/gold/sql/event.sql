@@ -1,5 +1,5 @@
--- Brokers' events and alarms, each once, with its moment (ms). One that a clock of Redis that was ahead wrote counts as
--- of the moment that this clock was set back to.
+-- Brokers' events and alarms, each once, with its time (ms). An event from a clock of Redis that was ahead has the time
+-- to which that clock was set back.
 SELECT changes.seq, type, aggregate(
         steps, ms, (at, step) -> if(changes.seq < step.seq AND at - step.to_ms > 60000, step.to_ms, at)) AS ms,
     entry.broker_name, coalesce(entry.cluster, '') AS cluster, entry.alarm, entry.reader, entry.stream

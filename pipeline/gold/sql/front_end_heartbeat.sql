@@ -1,8 +1,8 @@
--- How a front end heard a broker process in an hour: beats, refused registrations, and how often each interval was.
--- An interval is the time since the beat before at this front end, at most an hour ago; after a longer silence the time
--- since the last sign of life anywhere. None reaches over a removal of the process, or a gap of the stream.
--- periods: how often each interval was between two beats by the same request, a registration or a heartbeat: a broker
--- may send both, each regularly.
+-- What a front end heard of a broker process in an hour: beats, refused registrations, and how often each interval.
+-- An interval is the time since the last beat at this front end, if that was at most an hour ago; else the time since the
+-- last sign of life at any front end. No interval contains a removal of the process or a gap of the stream.
+-- periods: how often each interval between two beats by the same request (a registration or a heartbeat): a broker may
+-- send both, each regularly.
 WITH beats AS (
     SELECT who, front_end, nullif(broker_name, '') AS broker_name, ms, id_ms, id_n, kind = 'refused' AS refused,
         CASE WHEN kind = 'touch' THEN 'heartbeat' ELSE 'registration' END AS request,

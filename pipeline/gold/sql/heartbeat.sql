@@ -1,6 +1,6 @@
--- How regularly each broker process was heard in a period, at the front end that heard it most often on that day (of
--- several the first by name). A beat is missed where an interval is longer than expected: the median, on that day, of
--- the intervals between two beats by the request that it sends most often. Percentiles are of nearest rank.
+-- How regularly each broker process was heard in a period, at the front end that heard it most often on that day (if
+-- several did, the first by name). Beats are missed where an interval is longer than expected_ms: the median, on that
+-- day, of the intervals between two beats by the request that the process sends most often. Percentiles: nearest rank.
 WITH heard AS (
     SELECT grain, date_trunc(grain, period_start) AS period_start, date_trunc('day', period_start) AS day, who, front_end,
         broker_name, named_id_ms, named_id_n, beats, refused, intervals, periods

@@ -1,5 +1,5 @@
--- For how long a topic was there, and for how long of that it would have stayed writable whichever one broker, one host
--- or one zone had been lost. A broker without a zone is lost with no zone.
+-- For how long a topic existed, and for how long of that it would have stayed writable after the loss of any one broker,
+-- host or zone. The loss of a zone does not affect a broker without a zone.
 WITH places AS ( -- what makes a topic writable: brokers, hosts of their masters, zones
     SELECT topic, 'queue' AS kind, broker_name AS place, from_ms, to_ms FROM queue_data
     UNION ALL SELECT topic, 'broker', broker_name, from_ms, to_ms FROM writable
@@ -13,7 +13,7 @@ WITH places AS ( -- what makes a topic writable: brokers, hosts of their masters
     SELECT topic, 'lost', '', from_ms, to_ms
     FROM (SELECT DISTINCT topic FROM queue_data) CROSS JOIN gap WHERE stream = 'changes'
 ),
-marks AS ( -- how many of a place begin (1) or end (-1) at a moment
+marks AS ( -- a value in a place begins (1) or ends (-1) at a moment
     SELECT topic, kind, place, greatest(from_ms, {since_ms}) AS at_ms, 1 AS mark FROM places
     UNION ALL SELECT topic, kind, place, greatest(to_ms, {since_ms}), -1 FROM places WHERE to_ms IS NOT NULL
 ),
@@ -25,7 +25,7 @@ turns AS (
     SELECT topic, kind, at_ms, is_there - lag(is_there, 1, 0) OVER (PARTITION BY topic, kind, place ORDER BY at_ms) AS turn
     FROM held
 ),
-sums AS ( -- how many different ones of each kind there are from at_ms to to_ms
+sums AS ( -- how many different places of each kind there are from at_ms to to_ms
     SELECT topic, at_ms, lead(at_ms, 1, {now_ms}) OVER past AS to_ms,
         sum(sum(CASE WHEN kind = 'queue' THEN turn ELSE 0 END)) OVER past AS queues,
         sum(sum(CASE WHEN kind = 'broker' THEN turn ELSE 0 END)) OVER past AS brokers,

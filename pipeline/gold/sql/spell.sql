@@ -1,5 +1,5 @@
--- Each longest stretch in which a broker was absent; not writable (unwritable); absent or unknown (away).
--- began, ended: whether that was seen. Nobody saw it where the state before or after is unknown.
+-- Each maximal stretch in which a broker was absent, was not writable (unwritable), or was absent or unknown (away).
+-- began, ended: false if the state before or after the stretch is unknown, so that nobody saw when it began or ended.
 WITH kinds AS (
     SELECT * FROM VALUES ('absent', array('absent')), ('unwritable', array('absent', 'read_only')),
         ('away', array('absent', 'unknown')) AS kinds(kind, states)

@@ -1,4 +1,4 @@
--- For how long each topic was there and took messages, its lookups and changes, and its queues at the end of the period.
+-- For how long each topic existed and took messages, its lookups and changes, and its queues at the end of the period.
 WITH marks AS ( -- queue data (queues), those that take messages (writable), and gaps (lost) that begin (1) or end (-1)
     SELECT topic, greatest(from_ms, {since_ms}) AS at_ms, 1 AS queues, 0 AS writable, 0 AS lost FROM queue_data
     UNION ALL SELECT topic, to_ms, -1, 0, 0 FROM queue_data WHERE to_ms IS NOT NULL

@@ -1,4 +1,4 @@
--- Where and when a topic's queue data took messages: they are writable, and the broker has a master.
+-- Where and when a topic took messages: its queue data is writable, and the broker has a master.
 SELECT topic, broker_name, greatest(q.from_ms, a.from_ms) AS from_ms, least(q.to_ms, a.to_ms) AS to_ms, addr
 FROM queue_data q JOIN broker_addr a USING (broker_name)
 WHERE broker_id = 0 AND is_writable

@@ -35,8 +35,8 @@ def report(out: Path, from_ms: int | None, to_ms: int | None, lake: str, namespa
         raise click.UsageError("--from must be before --to")
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.report import write
         from mqregistry.pipeline.report.formats import count
+        from mqregistry.pipeline.report.page import write
     if not out.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {out.parent}")
     found = write(Lake(lake), namespace, out, from_ms=from_ms, to_ms=to_ms)

@@ -73,7 +73,7 @@ def run(
     queue_children_output()  # of Spark's Java
     settings = find_target(flags, config_file)
     from mqregistry.pipeline.lake.lake import Lake
-    from mqregistry.pipeline.run import RunSettings
+    from mqregistry.pipeline.namespace import RunSettings
     from mqregistry.pipeline.run import run as work
 
     where = Lake(lake)

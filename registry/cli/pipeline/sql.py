@@ -52,7 +52,8 @@ def sql(
         raise click.UsageError("--json and --csv: give one of them")
     with extra("sql"):
         from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.sql import ABOUT, Door
+        from mqregistry.pipeline.sql.door import Door
+        from mqregistry.pipeline.sql.views import ABOUT
     if query is None:
         click.echo(output.table(("TABLE", "A ROW IS"), list(ABOUT.items())))
         return

@@ -130,7 +130,7 @@ def print_report() -> None:
     try:
         with spark_extra():
             from mqregistry.pipeline.lake.lake import Lake
-            from mqregistry.pipeline.report import make
+            from mqregistry.pipeline.report.page import make
         found, html = make(Lake(root), namespace)
     except RegistryError as error:
         sys.exit(str(error))
