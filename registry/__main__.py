@@ -2,16 +2,16 @@
 
 import sys
 
-signal = __import__("_signal")  # signal.py imports enum first, which takes long enough for Ctrl-C to hit it
+signal = __import__("_signal")  # not signal.py: it imports enum first, and Ctrl-C may come in that time
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends the process without a traceback, with 130 for a shell, also while it imports.
+    """Run the command line; Ctrl-C at any moment ends the process without a traceback, with 130 for a shell.
 
-    While modules are imported and while the interpreter ends, the system's own action applies: Python's handler raises
-    KeyboardInterrupt wherever the process is, and some modules turn that into another error.
+    While modules are imported and while the interpreter ends, the system's default action ends the process: Python's
+    handler would raise KeyboardInterrupt anywhere, and some modules turn that into another error.
     """
-    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored, as under nohup
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else SIGINT is ignored, as under nohup
     if raises:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .cli import INTERRUPTED

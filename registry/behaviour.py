@@ -1,9 +1,9 @@
-"""What differs between the NameServers of RocketMQ 4.8.0 and 5.x: named flags, all of them here.
+"""The differences between the NameServers of RocketMQ 4.8.0 and 5.x, as named flags.
 
-A namespace is made for one of the two (``--compat``) and every front end of it gets the same :class:`Behaviour`
-passed in. The number at each flag is its row in the table "4.8.0 -> 5.3.3" of docs/semantics.md. Where this project
-differs from both (docs/differences.md) there is no flag: unknown codes are answered (6, 21), removals leave nothing
-dead and are done before the answer (5, 18), lists do not depend on hash order (23).
+A namespace is made for one of the two (``--compat``), and each of its front ends gets the same :class:`Behaviour`. The
+number at each flag is its row in the table "4.8.0 -> 5.3.3" of docs/semantics.md. There is no flag if this project
+differs from both (docs/differences.md): unknown codes are answered (6, 21), removals are complete before the answer
+(5, 18), the order of lists does not depend on hashes (23).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .model import DataVersion, Registration, who
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How one version behaves; the comment at each flag is its row."""
+    """How one version behaves; the comment at each flag is the number of its row."""
 
     compat: str
     reply_version: int
     """The MQVersion number that every reply carries."""
     faq: str  # 16
-    """Where the remark of code 17 sends people."""
+    """The address in the remark of code 17."""
     absent_codes: frozenset[int]  # 6, 24
     """Requests that this version does not know."""
     proxy_protocol: bool  # 20
-    """The first 12 bytes of a connection are awaited: a PROXY protocol header may come first."""
+    """A front end waits for the first 12 bytes of a connection, because a PROXY protocol header may come first."""
     keeps_empty_binary_fields: bool
     """An extField of length 0 in a binary header is an empty text; otherwise it is null."""
 
@@ -47,16 +47,16 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     version_query_always_refreshes: bool  # 25
 
     standard_json: bool  # 10
-    """A route's broker ids are quoted for those who ask for it."""
+    """The broker ids in a route are quoted if the request asks for it."""
     old_bodies: bool  # 11, 12
-    """topicSynFlag, and neither enableActingMaster nor zoneName."""
+    """Bodies have topicSynFlag, and neither enableActingMaster nor zoneName."""
 
     black_list: frozenset[str]  # 19
     """Keys that 318 refuses in addition to configBlackList."""
     ignored_settings: frozenset[str]  # 22
-    """Keys of the other version: they have no effect, 318 takes them as unknown ones, 319 does not show them."""
+    """Keys that only the other version has: they have no effect, 318 treats them as unknown, 319 does not show them."""
     shown_settings: tuple[str, ...]  # 22
-    """What 319 shows, in this order; () = what 5.x shows, sorted."""
+    """The keys that 319 shows, in this order; () = the keys that 5.x shows, sorted."""
     shown_defaults: dict[str, str]  # 22
     """Defaults that differ from those of 5.x."""
 
@@ -65,7 +65,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
         return who(cluster if self.live_by_cluster else "", broker_addr)
 
     def seen(self, registration: Registration) -> Registration:
-        """A registration with what this version understands of it."""
+        """A registration without the parts that this version does not know."""
         return msgspec.structs.replace(
             registration,
             data_version=self.seen_version(registration.data_version),
@@ -76,7 +76,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seen_version(self, version: DataVersion) -> DataVersion:
-        """A data version with what this version understands of it."""
+        """A data version without the parts that this version does not know."""
         return version if self.state_versions else DataVersion(version.counter, version.timestamp)
 
 
@@ -155,7 +155,7 @@ def behaviour_of(compat: str) -> Behaviour:
     """The behaviour that the setting ``compat`` names.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: there is no such behaviour.
     """
     for behaviour in (FIVE, FOUR_EIGHT):
         if behaviour.compat == compat:

@@ -1,4 +1,4 @@
-"""Counts how long something took in buckets, from ten microseconds to five seconds; a histogram of ``/metrics``."""
+"""Counts durations in buckets from ten microseconds to five seconds: the histograms of ``/metrics``."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Durations:
 
 
 def buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
-    """The buckets of Prometheus: each bound, and how many durations were not longer."""
+    """The buckets as Prometheus has them: each upper bound, and how many durations were not longer."""
     return [*zip((*map(str, BOUNDS_S), "+Inf"), accumulate(counts), strict=True)]
 
 
 def add_up(many: Iterable[Mapping[str, Told]]) -> dict[str, Told]:
-    """The sums of the histograms of each name."""
+    """Add up histograms of the same name."""
     found: dict[str, Told] = {}
     for one in many:
         for name, (counts, total_s) in one.items():

@@ -1,8 +1,7 @@
-"""The one error tree of the project.
+"""All error classes of the project.
 
-An error says which side is at fault and, for a write, whether the outcome is definite:
-a definite error means that nothing was changed; an indefinite one that the change may have happened,
-so that repeating it must be (and is) safe.
+An error says which side is at fault and, for a write, whether the outcome is definite. After a definite error nothing
+was changed. After an indefinite error the change may have happened; it is safe to repeat it.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ MASTER_ID = 0
 PERM_READ = 4
 PERM_WRITE = 2
 
-# How long a broker lives without a heartbeat unless it says otherwise (RouteInfoManager:
-# DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
+# For brokers that name no timeout (RouteInfoManager: DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -44,7 +43,7 @@ class QueueData(
 
     As JSON it is what Redis holds, e.g. ``{"r":8,"w":8,"p":6,"f":0}``: short enough for a listpack.
 
-    registered: the four numbers as the broker registered them, where others have changed them since (205, 327, 217).
+    registered: the four numbers that the broker registered, if a request (205, 327, 217) has changed them since.
     """
 
     read_queue_nums: int
@@ -90,7 +89,7 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     topic_sys_flag: Int32 = 0
 
     def queue_data(self) -> QueueData:
-        """What the route tables keep of it."""
+        """The part of it that the route tables keep."""
         return QueueData(self.read_queue_nums, self.write_queue_nums, self.perm, self.topic_sys_flag)
 
 

@@ -1,7 +1,7 @@
 """Checks names that come from outside, and makes foreign text safe to print.
 
-A name is that of a topic, cluster, broker, zone, KV namespace or KV key, or a broker's address. Every name that is
-accepted becomes part of a Redis key, an event, a log line and a terminal's output, so it is bounded here once.
+Topics, clusters, brokers, zones, KV namespaces and KV keys have names; a broker's address counts as one, too. A name
+becomes part of a Redis key, an event, a log line and a terminal's output, so this module limits it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MAX_NAME_BYTES: Final = 255
 # C0 and C1 control characters and DEL.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-# What changes how a line or the text around it is displayed: control characters, line and paragraph separators, the
-# bidirectional controls, and lone surrogates, which no output encoding has.
+# Characters that change how the text around them is displayed: control characters, line and paragraph separators,
+# bidirectional controls; and lone surrogates, which no output encoding has.
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -31,7 +31,7 @@ def fault_of_name(name: str) -> str | None:
     """
     if not name:
         return "is empty"
-    # an ASCII name, as nearly all are, needs no encoding to be measured
+    # nearly all names are ASCII, whose size needs no encoding
     size = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
     if size > MAX_NAME_BYTES:
         return f"has {size} bytes, at most {MAX_NAME_BYTES} are allowed"
@@ -56,7 +56,7 @@ def fault_of_names(names: Collection[str]) -> str | None:
     Cost: 10,000 usual names take 0.4 ms.
     """
     together = "".join(names)
-    # ASCII that can be printed has no control character, and as many bytes as characters
+    # printable ASCII has no control characters, and one byte for each character
     if together.isascii() and (together.isprintable() or not together) and (not names or _sizes_fit(names)):
         return None
     for name in names:

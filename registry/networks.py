@@ -1,4 +1,4 @@
-"""Networks and addresses of peers, as settings and rules name them, and a fast test whether an address is in one."""
+"""Parses networks and addresses of peers, and tests fast whether an address is in a list of networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOCKER = ip_network("172.17.0.0/16")
 
 @functools.lru_cache(maxsize=4096)
 def parse_address(text: str) -> Address | None:
-    """The address of a peer; None if it is none (a unix socket). IPv4 in an IPv6 socket counts as IPv4."""
+    """The address of a peer; None: the text is no address (a unix socket). IPv4 in an IPv6 socket counts as IPv4."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -22,16 +22,17 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, a name or an address, is reached from its own machine alone."""
+    """Whether only its own machine can reach a host, which is a name or an address."""
     address = parse_address(host)
     return host == "localhost" if address is None else address.is_loopback
 
 
 def why_unreachable(broker_addr: str, sender: str) -> str:
-    """Why others than itself will hardly reach a broker at this address; "" = they may.
+    """Why other machines can hardly reach a broker at its registered address; "": they may.
 
     Args:
-        broker_addr: ``host:port``, as the broker registers. sender: where its connection comes from, the same.
+        broker_addr: ``host:port``, as the broker registers it.
+        sender: ``host:port`` from which the broker's connection comes.
     """
     address, source = (parse_address(text.rpartition(":")[0].strip("[]")) for text in (broker_addr, sender))
     if address is None and broker_addr.rpartition(":")[0].lower() == "localhost":
@@ -52,10 +53,10 @@ def why_unreachable(broker_addr: str, sender: str) -> str:
 
 
 def canonical_network(text: str) -> str:
-    """A network as it is stored: ``10.0.0.0/8``; a single address is a network of one.
+    """The stored form of a network: ``10.0.0.0/8``; a single address is a network of one address.
 
     Raises:
-        ValueError: it is none, or has bits of a host; the message says which.
+        ValueError: the text is no network, or has host bits; the message says which.
     """
     network = ip_network(text.strip())
     if isinstance(network, IPv6Network) and network.prefixlen >= 96:
@@ -66,7 +67,7 @@ def canonical_network(text: str) -> str:
 
 
 class Networks:
-    """A list of networks; in an empty one is nobody.
+    """A list of networks; an empty list contains no address.
 
     Raises:
         ValueError: a text is neither an address nor a network.
@@ -82,19 +83,19 @@ class Networks:
 
     @classmethod
     def of_setting(cls, text: str) -> Networks:
-        """The list in the form of settings: ``127.0.0.0/8;::1;10.1.2.3``."""
+        """The list that a setting has as text: ``127.0.0.0/8;::1;10.1.2.3``."""
         return cls(part for part in text.split(";") if part.strip())
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
     def has(self, address: Address | None) -> bool:
-        """Whether the address is in one of them; an unknown one is in none."""
+        """Whether the address is in one of the networks; an unknown address (None) is in none."""
         if address is None:
             return False
         version, number = address.version, int(address)
         return any(v == version and first <= number <= last for v, first, last in self._ranges)
 
     def has_host(self, host: str) -> bool:
-        """Whether a host is in one of them, as a socket names it: an address without a port."""
+        """Whether one of the networks has a host, which is an address without a port, as a socket names it."""
         return self.has(parse_address(host))

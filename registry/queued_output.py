@@ -1,10 +1,10 @@
-"""Writes stdout, stderr and log files from threads of their own, so that no slow reader or disk can block a process.
+"""Writes stdout, stderr and log files in threads, so that no slow reader or disk can block a process.
 
 A pipe holds 64 kB; then a write waits until somebody reads, perhaps for ever: a terminal after Ctrl-S, a pager, a
-log driver that hangs. Here a write only puts text into a bounded queue. What does not fit is left out and
-counted, and the log says how much it was when lines are taken again.
+log driver that hangs. Here a write only puts text into a bounded queue. Text that does not fit is dropped and counted,
+and when lines are written again, the log says how many are missing.
 
-A process that forks must not have a thread: :func:`pause_output` ends them, and the next write starts them again.
+A process that forks must not have threads: :func:`pause_output` ends them, and the next write starts them again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _READ_BYTES: Final = 1 << 16
 
 
 class Outlet:
-    """One queue, and the thread that writes what is in it.
+    """A queue of texts, and the thread that writes them.
 
     Args:
-        name: of where it writes, for the log.
+        name: of the file that it writes, for the log.
         write: writes one text; it may wait, and raises OSError when the text is lost.
     """
 
@@ -45,11 +45,11 @@ class Outlet:
         self._thread: threading.Thread | None = None
         self._pausing = False
         self.dropped = 0
-        """Lines that were left out."""
+        """How many lines were dropped."""
         self._not_told, self._since = 0, 0.0
 
     def put(self, text: str) -> None:
-        """Have a text written, if there is room for it."""
+        """Queue a text if there is room for it; else drop it."""
         with self._changed:
             if self._held_bytes + len(text) > self._most_bytes:
                 self._lost(text)
@@ -63,12 +63,12 @@ class Outlet:
             self._changed.notify_all()
 
     def flush(self, within_s: float) -> bool:
-        """Wait until all is written; False: it was not, within this time."""
+        """Wait until all is written; False: that took longer than ``within_s``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._held_bytes, within_s)
 
     def pause(self) -> None:
-        """End the thread when all is written, unless that takes long."""
+        """Let the thread write all and end, and wait for that, but not long."""
         with self._changed:
             thread, self._pausing = self._thread, True
             self._changed.notify_all()
@@ -112,7 +112,7 @@ class Outlet:
 
 
 class QueuedStream:
-    """What ``sys.stdout`` or ``sys.stderr`` is instead of a text file: writes go to an outlet."""
+    """Replaces the text file of ``sys.stdout`` or ``sys.stderr``: writes go to an outlet."""
 
     encoding, errors = "utf-8", "backslashreplace"
 
@@ -120,7 +120,7 @@ class QueuedStream:
         self._outlet, self._fd = outlet, fd
 
     def write(self, text: str) -> int:
-        """As of a text file; returns at once."""
+        """Queue a text, as a text file writes it; returns at once."""
         if not isinstance(text, str):
             raise TypeError(f"write() takes a str, not {type(text).__name__}")
         if text:
@@ -135,11 +135,11 @@ class QueuedStream:
         """Nothing: :func:`flush_output` waits, once, at the end."""
 
     def fileno(self) -> int:
-        """The file that is written at last."""
+        """The descriptor of the file that the outlet writes."""
         return self._fd
 
     def isatty(self) -> bool:
-        """Whether that is a terminal."""
+        """Whether that file is a terminal."""
         return os.isatty(self._fd)
 
     def writable(self) -> bool:
@@ -154,7 +154,7 @@ _owner = 0
 
 
 def queue_output() -> None:
-    """From now on ``sys.stdout`` and ``sys.stderr`` hold nobody up. Both are one queue if they are one file."""
+    """Queue writes to ``sys.stdout`` and ``sys.stderr`` from now on, in one queue if both are one file."""
     global _owner
     if _owner == os.getpid():
         return
@@ -166,7 +166,7 @@ def queue_output() -> None:
     for fd, name in ((1, "stdout"), (2, "stderr")):
         file: TextIO = getattr(sys, name)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed
-            if file.fileno() != fd:  # somebody collects what is written, as tests do
+            if file.fileno() != fd:  # the program collects the text itself, as tests do
                 continue
             file.flush()
             state = os.fstat(fd)
@@ -188,14 +188,14 @@ def _writer(fd: int) -> Callable[[str], None]:
         while left:
             try:
                 left = left[os.write(fd, left) :]
-            except BlockingIOError:  # somebody else made the file so
+            except BlockingIOError:  # another process made the file non-blocking
                 select.select([], [fd], [])
 
     return write
 
 
 def queue_children_output() -> None:
-    """The same for processes that inherit stderr and are not ours (Spark's Java): they write to us."""
+    """Queue also the stderr of child processes with other programs (Spark's Java): they write to a pipe of ours."""
     stderr = sys.stderr
     if not isinstance(stderr, QueuedStream):
         return
@@ -213,13 +213,13 @@ def queue_children_output() -> None:
 
 
 def pause_output() -> None:
-    """Before a fork: end the threads, as far as they can."""
+    """End the threads before a fork, except those that still wait for a reader."""
     for outlet in _outlets:
         outlet.pause()
 
 
 def flush_output(within_s: float = _FLUSH_S) -> None:
-    """At the end of a process: wait at most ``within_s`` for what is not written yet."""
+    """At the end of a process, wait at most ``within_s`` until all is written."""
     if _owner == os.getpid():
         until = time.monotonic() + within_s
         for outlet in _outlets:
@@ -227,5 +227,5 @@ def flush_output(within_s: float = _FLUSH_S) -> None:
 
 
 def dropped_lines() -> int:
-    """How many lines of output this process left out."""
+    """How many lines of output this process dropped."""
     return sum(outlet.dropped for outlet in _outlets)

@@ -1,8 +1,8 @@
-"""What each request does, in the words of rights: one row for each code.
+"""The rights that each request needs: one row for each request code.
 
-A row says which right the request needs on what it names, and on the rows of the tables that it would change: those
-decide, not only what it names. Where the tables may have changed since, the script asks again (lua/include/owner).
-A name that a request lacks counts as everything: then only a right on everything is enough.
+A request needs a right on the resources that it names and on the rows of the tables that it would change. The tables
+may change until its script runs, which therefore checks the rows again (lua/include/owner). If a request lacks a name,
+only a right on everything is enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Needs = Callable[[Command, Resources], tuple[Need, ...]]
 
 
 class Changes(enum.Enum):
-    """What a request changes, and so whose it is besides what it names."""
+    """What a request changes; after the colon, whose right counts besides that on the resources that it names."""
 
     NOTHING = "nothing"
     PROCESS = "a broker process and the row of its brokerName: of the user who registered it, of the row's cluster"
@@ -36,24 +36,24 @@ class Changes(enum.Enum):
 
 
 class RowClusters(Protocol):
-    """What is asked of the tables to know which rows a request would change."""
+    """The part of the tables that says which rows a request would change."""
 
     def cluster_of(self, broker_name: str) -> str | None:
-        """The cluster of a brokerName's row; None: there is none."""
+        """The cluster of a brokerName's row; None: there is no row."""
 
     def clusters_with(self, topic: str, cluster: str) -> Iterable[str]:
-        """The clusters at whose brokers a topic is that is to be deleted from this cluster; "" = everywhere."""
+        """The clusters of the brokers from which a delete in ``cluster`` ("" = everywhere) would remove the topic."""
 
 
 class Request(NamedTuple):
-    """One request code. body_bytes: the longest body that it needs; a longer one is not read."""
+    """One request code. body_bytes: the longest body that it needs; a longer body is not read."""
 
     changes: Changes
     needs: _Needs
     body_bytes: int
 
 
-# Requests without a body have little room for one that some client may send.
+# Some clients send a small body with requests that need none.
 NO_BODY_BYTES: Final = 4 << 10
 MAX_QUEUE_DATA_BYTES: Final = 512 << 10
 MAX_DATA_VERSION_BYTES: Final = 4096
@@ -69,9 +69,9 @@ def too_long(code: int, body_bytes: int) -> str:
 
 
 def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
-    """What a request needs: the first one or any other of these, unless a rule denies one of them.
+    """The rights of which a request needs one, unless a rule denies one of them.
 
-    Nothing: no NameServer knows this code, and the answer says so.
+    Empty: no NameServer knows this code, and the answer says so.
 
     Args:
         rows: the clusters of the rows that it would change or show, and their brokerNames if the request does not
@@ -82,7 +82,7 @@ def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
 
 
 def rows_of(command: Command, tables: RowClusters) -> Resources:
-    """The clusters of the rows that a request would change or show, as far as these tables say it."""
+    """The clusters of the rows that a request would change or show, according to these tables."""
     ext = command.ext_fields or {}
     found: Iterable[str | None] = ()
     if command.code in _BY_BROKER_NAME:
@@ -93,19 +93,19 @@ def rows_of(command: Command, tables: RowClusters) -> Resources:
 
 
 def parsed(resources: Iterable[str]) -> Resources:
-    """Resources as a script names them."""
+    """Parse resources in the form in which a script names them."""
     pairs = (text.partition(":") for text in resources)
     return tuple(Resource(Kind(kind), name) for kind, _, name in pairs)
 
 
 def broker_addr_of(command: Command) -> str | None:
-    """The address of the broker that a request speaks for; None: it speaks for none, or does not say for which."""
+    """The address of the broker for which a request speaks; None: it speaks for no broker, or names no address."""
     ext = command.ext_fields
     return ext.get("brokerAddr") if ext and command.code in FOR_A_BROKER else None
 
 
 def _on(right: Right, *named: tuple[Kind, str]) -> _Needs:
-    """A right on the resources that these header fields name, and on the rows."""
+    """Need a right on the resources that these header fields name, and on the rows."""
 
     def needs(command: Command, rows: Resources) -> tuple[Need, ...]:
         ext = command.ext_fields or {}
@@ -118,14 +118,14 @@ def _on(right: Right, *named: tuple[Kind, str]) -> _Needs:
 
 
 def _perm(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """205, 327: of a brokerName, by right on it or on its cluster."""
+    """205, 327: need the right on the brokerName or on its cluster."""
     name = (command.ext_fields or {}).get("brokerName")
     named = Need(Right.PERM, (Resource(Kind.BROKER, name),) if name else ())
     return (named, Need(Right.PERM, rows)) if rows else (named,)
 
 
 def _delete_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """216: by right on the topic, or on each cluster at whose brokers it is."""
+    """216: need the right on the topic, or on each cluster with a broker that has the topic."""
     header = headers.DeleteTopic.from_ext_fields(command.ext_fields)
     if not header.topic:
         return (Need(Right.TOPIC_WRITE),)
@@ -144,7 +144,7 @@ def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
     needs = [Need(Right.TOPIC_WRITE, (named,))]
     try:
         queue_datas = decode_queue_datas(command.body)
-    except RemoteProtocolError:  # a sender that may send it gets the error later
+    except RemoteProtocolError:  # a sender with the right gets this error later
         queue_datas = {}
     if rows:
         needs.append(Need(Right.TOPIC_WRITE, rows))
@@ -155,7 +155,7 @@ def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
 
 
 def _watch(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """The right on the route of each topic that is watched."""
+    """Need the right on the route of each watched topic."""
     return (Need(Right.ROUTE, rows),)
 
 

@@ -1,4 +1,4 @@
-"""Helps a loop that runs until it is cancelled to notice the cancellation."""
+"""Helps a loop of asyncio to notice that it was cancelled, and to wait."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def cancelled() -> bool:
 
 
 async def pause(seconds: float) -> None:
-    """Sleep, unless this task was asked to end: a swallowed cancellation must not cost a whole pause."""
+    """Sleep, unless this task was asked to end: after a swallowed CancelledError the loop must end without a pause."""
     if not cancelled():
         await asyncio.sleep(seconds)
 
 
 async def wait_within(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait for an event, for this time at most; None: as long as it takes."""
+    """Wait for an event, at most ``seconds``; None: without a limit."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,4 +1,4 @@
-"""The TCP sockets of this machine, and the processes that have them (Linux)."""
+"""Lists the TCP sockets of this machine, and the processes that have them (Linux)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TcpSocket(NamedTuple):
 
 
 def tcp_sockets() -> Iterator[TcpSocket]:
-    """Every TCP socket of this machine, as far as the kernel tells."""
+    """Every TCP socket that the kernel shows; none where there is no /proc/net."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -50,7 +50,7 @@ def owners_of(inodes: Collection[str]) -> dict[str, set[int]]:
     """Inode of a socket -> the processes that have it, as far as this user may see them."""
     found: dict[str, set[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             for file in (folder / "fd").iterdir():
                 with contextlib.suppress(OSError):
                     inode = os.readlink(file).removeprefix("socket:[").removesuffix("]")
@@ -60,7 +60,7 @@ def owners_of(inodes: Collection[str]) -> dict[str, set[int]]:
 
 
 def plain(host: str) -> str:
-    """A host without brackets, zone and the form of IPv4 in IPv6."""
+    """A host without brackets and zone; IPv4 in IPv6 becomes IPv4."""
     address = host.strip("[]").partition("%")[0]
     with contextlib.suppress(ValueError):
         parsed = ipaddress.ip_address(address)

@@ -1,4 +1,4 @@
-"""Changes of a policy: each gives a new policy, or is refused with what has to be done first."""
+"""Changes a policy: each function returns a new policy, or refuses the change and says what must be done first."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ MOST_USERS: Final = 10_000
 MOST_RULES: Final = 500
 """The most rules of a user. A decision looks at every rule about the right that is asked for."""
 MOST_NAMES: Final = 100
-"""Certificates, or networks, of one user."""
+"""The most certificates, and the most networks, of one user or rule."""
 SECRET_CHARACTERS: Final = (7, 256)
 """The shortest and the longest secret. ACL 1.0 of brokers asks for more than six characters as well."""
 
 GIVEN_SECRET: Final = (16, 8)
-"""What a secret that a person chose needs at least: characters, and different characters."""
+"""The fewest characters, and the fewest different characters, of a secret that a person chose."""
 
 _SECRET: Final = re.compile(r"[!-~]+")
 _CERTIFICATE: Final = re.compile(r"(URI|DNS|CN):(.+)", re.S)
 
 
 class RefusedChange(RegistryError):
-    """A change of users, rules or the mode that is refused; definite: nothing was changed."""
+    """A change of users, rules or the mode was refused; definite: nothing was changed."""
 
 
 def add_user(policy: Policy, user: User) -> Policy:
@@ -93,10 +93,10 @@ def add_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
 
 
 def remove_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
-    """Take rights from the rules of a user that are on the same resource; rules without rights go.
+    """Take rights from a user's rules on the same resources; a rule that has no right left is removed.
 
     Raises:
-        RefusedChange: it has no such rule; the message names what it has.
+        RefusedChange: the user has no such rule; the message names the rules that it has.
     """
     user = policy.anonymous if name == ANONYMOUS else find_user(policy, name)
     found = list(user.rules)
@@ -118,7 +118,7 @@ def set_mode(policy: Policy, mode: Mode) -> Policy:
 
 
 def find_user(policy: Policy, name: str) -> User:
-    """A user that must exist; if not, the refusal proposes a similar name."""
+    """The user of this name; if there is none, RefusedChange proposes a similar name."""
     user = policy.users.get(name)
     if user is None:
         closest = difflib.get_close_matches(name, policy.users, n=1)
@@ -134,7 +134,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def canonical_certificate(text: str) -> str:
-    """A name in certificates, in the stored form; ValueError: it is no such name."""
+    """The stored form of a name in certificates; ValueError: the text is no such name."""
     match = _CERTIFICATE.fullmatch(text)
     if match is None or fault_of_name(text):
         raise ValueError(f"{text!r}: expected URI:..., DNS:... (of the SAN) or CN:... (of the subject)")
@@ -148,7 +148,7 @@ def _with_user(policy: Policy, user: User) -> Policy:
 
 
 def _checked(before: Policy, after: Policy) -> Policy:
-    """Refuse what would make the policy wrong, or lock everybody out."""
+    """Refuse a policy that is wrong, or that locks everybody out."""
     for name, user in after.users.items():
         if before.users.get(name) is not user:
             _check_user(user)
@@ -206,7 +206,7 @@ def _check_user(user: User) -> None:
 
 
 def check_secret_key(key: str) -> None:
-    """Refuse a secret that peers cannot use, or that is easily guessed. The message does not contain it."""
+    """Refuse a secret that peers cannot use. The message does not contain it."""
     least, most = SECRET_CHARACTERS
     if not least <= len(key) <= most or not _SECRET.fullmatch(key):
         raise RefusedChange(
@@ -216,7 +216,7 @@ def check_secret_key(key: str) -> None:
 
 
 def check_given_key(key: str, whose: str = "") -> None:
-    """Refuse a secret that somebody made up and that is easily guessed (``12345678``), in words without it."""
+    """Refuse a secret that a person chose and others guess easily (``12345678``). The message does not contain it."""
     check_secret_key(key)
     least, different = GIVEN_SECRET
     if len(key) < least or len(set(key)) < different:
@@ -245,7 +245,7 @@ def _check_rule(rule: Rule) -> None:
 
 
 def _check_unique(policy: Policy) -> None:
-    """Check that no certificate name, network or secret belongs to two users: each identifies one."""
+    """Check that no certificate name, network or secret belongs to two users, because each identifies one user."""
     owners: dict[str, str] = {}
     for user in policy.users.values():
         for what in (*user.certificates, *(f"network {one}" for one in user.networks),

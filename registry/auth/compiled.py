@@ -1,4 +1,4 @@
-"""A user's roles and rules in the form in which decisions use them: by right, patterns taken apart."""
+"""Compiles a user's roles and rules for fast decisions: rules by right, and patterns split at ``*``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .users import Effect, Rule, User
 
 
 class Pattern:
-    """A name in which ``*`` stands for any characters, none included. Nothing else is special.
+    """A name in which ``*`` stands for any characters, or none. No other character is special.
 
-    Cost: linear in the name for every pattern: an unfit pattern of an operator cannot block a front end.
+    Cost: linear in the name for every pattern, so that no pattern of an operator can block a front end.
     """
 
     __slots__ = ("_first", "_last", "_least", "_middle", "_one")
@@ -41,15 +41,15 @@ class Pattern:
 
 
 class CompiledRule(NamedTuple):
-    """One rule for one right. rule: None: it comes from a role. sources: None: from anywhere."""
+    """One rule for one right."""
 
-    kind: Kind | None
+    kind: Kind | None  # None: on everything
     pattern: Pattern
-    sources: Networks | None
-    rule: Rule | None
+    sources: Networks | None  # None: from anywhere
+    rule: Rule
 
     def is_on(self, resource: Resource | None) -> bool:
-        """Whether it is on this resource; None: on everything together."""
+        """Whether the rule covers this resource; None: everything together."""
         if self.kind is None:
             return True
         return resource is not None and self.kind is resource.kind and self.pattern.fits(resource.name)
@@ -66,13 +66,14 @@ class UserRules(NamedTuple):
     allow: dict[Right, tuple[CompiledRule, ...]]
     deny: dict[Right, tuple[CompiledRule, ...]]
     sources: Networks | None  # None: from anywhere
-    binds_topics: bool = False  # a rule says which topics he may bring as a broker
+    binds_topics: bool = False  # a rule says which topics the user may register as a broker
 
 
 def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> UserRules:
-    """Work out a user's rules, with the rights that everybody has, in any role.
+    """Compile a user's roles and rules; ``everybody``: the rights that each user has besides.
 
-    ValueError: a network of a rule is none, or a rule without a kind of resource has a pattern.
+    Raises:
+        ValueError: a network of a rule is no network, or a rule without a kind of resource has a pattern.
     """
     everywhere = everybody.union(*(ROLES[role] for role in user.roles))
     allow: dict[Right, list[CompiledRule]] = {}

@@ -15,11 +15,11 @@ class Reason(enum.StrEnum):
     """Why a request is allowed or refused; also the value of a label in metrics."""
 
     GRANTED = "granted"
-    DENIED = "denied"  # a rule denies it
-    NO_RULE = "no_rule"  # no rule allows it
-    RULE_SOURCE = "rule_source"  # a rule allows it, but not from this address
-    USER_SOURCE = "user_source"  # the user may do nothing from this address
-    DISABLED = "disabled"  # the user is
+    DENIED = "denied"
+    NO_RULE = "no_rule"
+    RULE_SOURCE = "rule_source"  # a rule allows it from other addresses only
+    USER_SOURCE = "user_source"
+    DISABLED = "disabled"
 
 
 MISSING: Final = {
@@ -40,18 +40,18 @@ class Decision(NamedTuple):
     reason: Reason
     right: Right
     user: User | None = None  # None: anonymous
-    refused: tuple[Resource, ...] = ()  # the resources that it was refused for; none: it is on everything
-    rule: Rule | None = None  # the one that denies it
+    refused: tuple[Resource, ...] = ()  # the resources for which it was refused; empty: everything
+    rule: Rule | None = None  # the rule that denies it
     source: Address | None = None
 
     @property
     def user_name(self) -> str:
-        """Name of the user who asked for it."""
+        """The name of the request's user."""
         return ANONYMOUS if self.user is None else self.user.name
 
     @property
     def resource(self) -> str:
-        """What it was refused for, as words; ``*``: everything."""
+        """The resources for which it was refused, as words; ``*``: everything."""
         return " ".join(map(str, self.refused)) or "*"
 
     @property
@@ -63,10 +63,10 @@ class Decision(NamedTuple):
 
     @property
     def mend(self) -> str:
-        """The command that would allow it; "" when none would.
+        """The command that would allow it; "" when no command would.
 
-        Names of resources come from the peer, and an operator copies the command into a shell: each is quoted. A name
-        with a ``*`` (a pattern in the command), or that looks like an option, is not proposed.
+        Names of resources come from the peer, and an operator copies the command into a shell, so each name is quoted.
+        No command is proposed for a name with a ``*`` (a pattern in the command) or a leading ``-`` (an option).
         """
         if self.allowed or any("*" in one.name or one.name.startswith("-") for one in self.refused):
             return ""
@@ -88,7 +88,7 @@ class Decision(NamedTuple):
         return f"allow {name} {self.right} {words}{_from(here) if self.reason is Reason.RULE_SOURCE else ''}"
 
     def _mend_for_anonymous(self) -> str:
-        """The command that makes a user with this right. A broker may be too old to sign: its address identifies it."""
+        """The command that makes a user with this right; a broker's user is known by its address: it may not sign."""
         names = {resource.kind: shlex.quote(resource.name) for resource in self.refused}
         if self.right is Right.REGISTER:
             broker, cluster = names.get(Kind.BROKER, "BROKER_NAME"), names.get(Kind.CLUSTER)

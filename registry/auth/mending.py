@@ -1,4 +1,4 @@
-"""Finds which refused requests the rules allow by now, and which command would allow one. Pure."""
+"""Finds which refused requests the present rules allow, and which command would allow one. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from .users import ANONYMOUS, Effect, Rule, User
 
 
 class Mend(NamedTuple):
-    """What would allow a request."""
+    """A command that would allow a request, and the same as a function."""
 
-    command: str = ""  # empty: nothing would, or nothing is needed
-    # does the same as the command; None: the command has words that somebody fills in
-    change: Callable[[Policy], Policy] | None = None
+    command: str = ""  # empty: no command would, or none is needed
+    change: Callable[[Policy], Policy] | None = None  # None: a person must first fill in words of the command
 
 
 _NOTHING: Final = Mend()
 
 
 def user_now(policy: Policy, row: RefusedSummary) -> User | None:
-    """The user of such a request under the present rules: an unsigned request may come from a user's network."""
+    """The user of such a request under the present rules; an unsigned request may come from a user's network."""
     if row.kind.user == ANONYMOUS:
         return policy.by_source(parse_address(row.last.source))
     return policy.by_access_key(row.kind.user)
@@ -66,7 +65,7 @@ def mend_of(policy: Policy, row: RefusedSummary) -> Mend:
 
 
 def from_here(user: User, *addresses: str) -> str:
-    """The command that binds a user to these addresses, besides those that it is bound to."""
+    """The command that lets a user come only from these addresses and from its present ones."""
     networks = dict.fromkeys((*user.sources, *(address or "ADDRESS" for address in addresses)))
     return f"mqregistry auth user set {shlex.quote(user.name)}" + "".join(
         f" --from {shlex.quote(network)}" for network in networks
@@ -74,7 +73,7 @@ def from_here(user: User, *addresses: str) -> str:
 
 
 def _change(decision: Decision) -> Callable[[Policy], Policy] | None:
-    """What the command of a refusal changes; None: there is none, or it makes a user, whose name somebody chooses."""
+    """What the command of a refusal changes; None: there is no command, or a person must choose a new user's name."""
     name, rule, user, source = decision.user_name, decision.rule, decision.user, str(decision.source or "")
     if not decision.mend:
         return None
@@ -95,7 +94,7 @@ def _change(decision: Decision) -> Callable[[Policy], Policy] | None:
 
 
 def _bind(user: User, source: str) -> Callable[[Policy], Policy] | None:
-    """Let a user come from an address, too."""
+    """The change that lets a user come from one more address; None: ``source`` is no address."""
     if parse_address(source) is None:
         return None
     here = canonical_network(source)

@@ -1,8 +1,8 @@
-"""Reads RocketMQ's own lists of users: plain_acl.yml of ACL 1.0, and users with their acls in ACL 2.0's words.
+"""Reads RocketMQ's own lists of users: plain_acl.yml of ACL 1.0, and users and acls of ACL 2.0.
 
-Rights at brokers (groups, consuming) are mapped to requests that a name server sees: a client that publishes
-or subscribes asks for routes. Rights that cannot be mapped, or would allow more than they say, are left out and noted.
-The file is decoded by the caller, every scalar as a text.
+Rights at brokers (groups, consuming) become rights on requests that a name server gets: a client that publishes or
+subscribes asks for routes. Rights that no request matches, or that would allow more here, are left out, with a note.
+The caller decodes the file, with every scalar as a text.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ _PERMS: Final = {
     "PUB": Effect.ALLOW, "SUB": Effect.ALLOW, "PUB|SUB": Effect.ALLOW, "SUB|PUB": Effect.ALLOW, "DENY": Effect.DENY,
 }  # fmt: skip
 _SECTIONS: Final = ("globalWhiteRemoteAddresses", "accounts", "users", "acls")
-# A key that a broker adds after updateAclConfig: when the file was changed.
-_IGNORED: Final = ("dataVersion",)
+_IGNORED: Final = ("dataVersion",)  # a broker notes here when updateAclConfig changed the file
 
 
 class BadFile(RegistryError):
-    """A list of users that cannot be read; the message names the place."""
+    """A list of users cannot be read; the message names the place."""
 
 
 class Account(NamedTuple):
@@ -50,10 +49,10 @@ class ListedAccounts(NamedTuple):
 
 
 def read_list(content: Any) -> ListedAccounts:
-    """The users of a file of ACL 1.0 (``accounts``) or in ACL 2.0's words (``users`` and ``acls``), or both.
+    """The users of a file of ACL 1.0 (``accounts``), of ACL 2.0 (``users`` and ``acls``), or of both.
 
     Raises:
-        BadFile: it is neither; the message names the place and what was expected, and contains no secret.
+        BadFile: the file has a fault; the message names the place and what was expected, and contains no secret.
     """
     top = _table("the file", content)
     if not {"accounts", "users"} & top.keys():
@@ -95,7 +94,7 @@ def _account(place: str, entry: Mapping[str, Any], notes: list[str]) -> Account:
         )
     roles = [Role.ADMIN] if _flag(place, entry, "admin") else []
     rules: list[Rule] = []
-    # What is denied by default is not denied here: anonymous may read routes, so a user need not sign to do so.
+    # A default DENY denies nothing here: anonymous may read routes, so the user could just not sign.
     if _perm(place, "defaultTopicPerm", entry.get("defaultTopicPerm") or "DENY") is Effect.ALLOW and not roles:
         roles = [Role.CLIENT]
     for key, prefix in (("topicPerms", ""), ("groupPerms", _RETRY_TOPIC)):
@@ -152,20 +151,20 @@ def _entry_rules(place: str, entry: Mapping[str, Any], by_default: bool, note: C
         return note(f"{resource} denied by default is left out: what no rule allows is not allowed anyway")
     if word == "namespace":
         return note(f"{resource} is left out: to a name server, a namespace is only the beginning of topics' names")
-    if word == "group":  # what a consumer of the group asks the route of
+    if word == "group":  # a consumer of the group asks for the route of its retry topic
         resource, actions = f"topic:{_RETRY_TOPIC}{pattern}", ["Sub"]
     else:
         resource = "*" if word == "any" or resource.lower() == "cluster:*" else resource
         actions = _texts(f"{place}.actions", entry.get("actions"))
     try:
         kind, name = parse_resource(resource)
-        # nothing at a name server lists one topic
+        # no request at a name server lists one topic
         words = [one for one in actions if kind is not Kind.TOPIC or one.lower() != "list"]
         found = parse_rights(words, kind)
         sources = tuple(canonical_network(one) for one in _texts(f"{place}.sourceIps", entry.get("sourceIps")))
     except ValueError as error:
         raise BadFile(f"{place}: {error}") from None
-    if word == "cluster":  # settings of name servers are no cluster's
+    if word == "cluster":  # the settings of name servers belong to no cluster
         found = tuple(right for right in found if right is not Right.CONFIG_WRITE)
     if not actions:
         raise BadFile(f"{place}: actions are missing")
@@ -176,7 +175,7 @@ def _entry_rules(place: str, entry: Mapping[str, Any], by_default: bool, note: C
 
 
 def _merged(rules: list[Rule]) -> tuple[Rule, ...]:
-    """Each rule once, in the order in which they came."""
+    """Each rule once, in the order of the list."""
     return tuple(dict.fromkeys(rules))
 
 

@@ -1,4 +1,4 @@
-"""All users and the mode of a namespace: what a front end decides by.
+"""The policy of a namespace: all its users and its mode, by which front ends decide on requests.
 
 :mod:`.changes` changes a policy, and refuses wrong changes; a policy from Redis is checked again when it is decoded.
 """
@@ -16,9 +16,9 @@ from .users import ANONYMOUS, BadPolicy, Effect, User, decode_user, only_denies
 
 
 class Mode(enum.StrEnum):
-    """What follows from a decision.
+    """What front ends do with a request that the rules refuse.
 
-    OFF: nothing is decided. OBSERVE: requests that the rules refuse are noted, but executed. ENFORCE: they are refused.
+    OFF: the rules are not asked. OBSERVE: the request is noted, and executed. ENFORCE: the request is refused.
     """
 
     OFF = "off"
@@ -27,7 +27,7 @@ class Mode(enum.StrEnum):
 
 
 class Policy:
-    """All that decides on requests in one namespace at one moment. Never changed in place: a change makes a new one."""
+    """The users and the mode of one namespace at one moment. It is never changed in place: a change makes a new one."""
 
     __slots__ = (
         "_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "changed", "forgotten", "mode",
@@ -57,8 +57,8 @@ class Policy:
         self._by_network = dict(sorted(self._by_network.items(), reverse=True))  # the longest prefix first
         self._rules: dict[str, UserRules] = {}
         self.reserved = _reserved(self.users.values())
-        """brokerName -> the clusters of the users whose rules name it without a pattern. While it is in no table, no
-        user takes it who may register elsewhere only."""
+        """BrokerName -> the clusters in the rules of the users whose rules name it without a pattern. While no table
+        has the brokerName, a user that may register in other clusters only cannot take it."""
         denied = {right for rule in self.anonymous.rules for right in rule.rights}
         self._everybody = READING - denied
 
@@ -66,7 +66,11 @@ class Policy:
     def decode(
         cls, mode: str, revision: int, users: Mapping[str, bytes], changed: Mapping[str, int], forgotten: int
     ) -> Policy:
-        """The policy as Redis holds it; BadPolicy, without a secret: it is not as scripts of this release write it."""
+        """Decode the policy as Redis holds it.
+
+        Raises:
+            BadPolicy: this release does not write such a policy; the message has no secret.
+        """
         try:
             known_mode = Mode(mode)
         except ValueError:
@@ -86,23 +90,23 @@ class Policy:
         return cls(known_mode, revision, decoded, changed, forgotten)
 
     def lost_by(self, other: Policy) -> list[str]:
-        """Whose last change that is known here the other policy lacks: users, "" for the mode."""
+        """The users ("" for the mode) whose last change in this policy the other policy lacks."""
         return [name for name, at in self.changed.items() if at > other.changed.get(name, other.forgotten)]
 
     def by_access_key(self, access_key: str) -> User | None:
-        """The user that signs with this AccessKey; None: nobody does."""
+        """The user that signs with this AccessKey; None: no user does."""
         return None if access_key == ANONYMOUS else self.users.get(access_key)
 
     def by_certificate(self, names: Iterable[str]) -> User | None:
-        """The user that a verified certificate belongs to: the first of its names that anybody has.
+        """The user of a verified certificate, by the first of its names that a user has; None: no user has one.
 
         Args:
-            names: ``URI:...`` of the SAN, then ``DNS:...`` of it, then ``CN:...`` of the subject.
+            names: ``URI:...`` of the SAN, then ``DNS:...`` of the SAN, then ``CN:...`` of the subject.
         """
         return next((user for name in names if (user := self._by_certificate.get(name)) is not None), None)
 
     def by_source(self, address: Address | None) -> User | None:
-        """The user of the smallest network with this address; None: it is in no user's network."""
+        """The user with the smallest network that contains this address; None: no user's network does."""
         if address is None:
             return None
         number, version, bits = int(address), address.version, address.max_prefixlen
@@ -119,7 +123,7 @@ class Policy:
         return [user.name for user in self.users.values() if user.is_able_admin]
 
     def rules_of(self, user: User) -> UserRules:
-        """The user's rules and roles, ready for decisions; made on first use."""
+        """The user's compiled rules and roles; made on first use."""
         rules = self._rules.get(user.name)
         if rules is None:
             rules = self._rules[user.name] = compile_rules(user, self._everybody)

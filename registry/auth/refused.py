@@ -1,4 +1,4 @@
-"""The notes on requests that were refused, or would be in mode enforce; without secrets and bodies."""
+"""The notes on requests that were refused, or that mode enforce would refuse; without secrets and bodies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .rights import Kind, Resource, Right
 from .users import ANONYMOUS
 
 MOST_CHARACTERS: Final = 255
-"""The longest name in a note: anybody may have sent it, without a proof."""
+"""The longest name in a note, because anybody may send any name without proof."""
 MOST_RESOURCES: Final = 10
 MANY_NAMES: Final = "many_names"
-"""The reason in the one row for all requests with made-up names beyond the first ones of each address."""
+"""The reason in the one row that counts requests with made-up names together, after the first few of each address."""
 
-# Reasons besides those of a decision: the rules allow the request.
+# Reasons for which a request is refused although the rules allow it.
 NEEDS_TLS: Final = "needs_tls"
 BROKER_ADDR: Final = "broker_addr"
 NOT_OWNER: Final = "not_owner"
@@ -49,7 +49,7 @@ class RefusedKind(msgspec.Struct, frozen=True):
         return cls(ANONYMOUS, kind.right, (), MANY_NAMES)
 
     def parsed_resources(self) -> tuple[Resource, ...]:
-        """The resources, to decide again."""
+        """The resources as values, for a new decision."""
         pairs = (text.partition(":") for text in self.resources)
         return tuple(Resource(Kind(kind), name) for kind, _, name in pairs)
 
@@ -73,7 +73,7 @@ class RefusedSummary(msgspec.Struct, frozen=True):
 
 
 class RefusedEntry(msgspec.Struct, frozen=True):
-    """Some requests of a kind, as one front end reported them: an entry of the stream."""
+    """An entry of the stream: some requests of a kind that one front end reported together."""
 
     ms: int
     front_end: str

@@ -1,4 +1,4 @@
-"""What can be allowed: rights, the resources that they are on, and roles, which are sets of rights under one name.
+"""Rights, the resources that they are on, and roles, which are named sets of rights.
 
 A request needs one right, on each resource that it names. docs/security.md has the table for users.
 """
@@ -31,7 +31,7 @@ WRITING: Final = frozenset(Right) - READING
 
 
 class Kind(enum.StrEnum):
-    """What a right can be granted on: the kind of a resource."""
+    """The kinds of resources on which rights can be granted."""
 
     TOPIC = "topic"
     CLUSTER = "cluster"
@@ -50,9 +50,9 @@ KINDS: Final[dict[Right, frozenset[Kind]]] = {
     Right.PERM: frozenset((Kind.BROKER, Kind.CLUSTER)),
     Right.TOPIC_WRITE: frozenset((Kind.TOPIC, Kind.CLUSTER)),
 }
-"""The kinds of resources that a right can be on. A request for everything (all clusters, all topics) names none.
+"""The kinds of resources that a right can be on. A request for everything (all clusters, all topics) names no resource.
 
-Rules on the topics that a broker may bring are optional: without one that allows, a broker may bring every topic.
+Rules on the topics that a broker may register are optional: a broker without an allowing rule may register every topic.
 """
 
 
@@ -67,7 +67,7 @@ class Resource(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A right on resources; no resource: on everything."""
+    """A right on resources; without resources it is on everything."""
 
     right: Right
     resources: tuple[Resource, ...] = ()
@@ -88,5 +88,5 @@ ROLES: Final[dict[Role, frozenset[Right]]] = {
     Role.OPERATOR: READING | {Right.KV_WRITE, Right.PERM, Right.TOPIC_WRITE},
     Role.ADMIN: frozenset(Right),
 }
-"""The rights of each role, on every resource. A broker's right to register is on its own cluster and brokerName alone:
-rules say it beside the role."""
+"""The rights of each role, on every resource. The role broker has no right to register: rules give it, on the broker's
+own cluster and brokerName."""

@@ -1,7 +1,7 @@
 """Makes and checks the signatures with which RocketMQ's ACL proves who sends a request.
 
-The signature is the HMAC-SHA1 of the values of all header fields, in the order of their names, and of the body. So it
-proves that the sender has the secret key, and not which request he meant: docs/security.md lists what it cannot see.
+The signature is the HMAC-SHA1 of the values of all header fields, in the order of their names, and of the body. It
+proves that the sender has the secret key, but not which request he meant: docs/security.md lists what it leaves open.
 
 Source: AclClientRPCHook, AclUtils, AclSigner (RocketMQ 4.8 to 5.5).
 """
@@ -24,12 +24,12 @@ _TOKEN: Final = frozenset({SECURITY_TOKEN})
 
 
 class SigningKey:
-    """A secret key, prepared for many signatures; it shows its text nowhere."""
+    """A secret key, prepared for many signatures; it never shows its text."""
 
     __slots__ = ("_hmac",)
 
     def __init__(self, secret_key: str) -> None:
-        # the secret may be shorter than HMAC wants: it is the one that the peers have
+        # the secret may be shorter than HMAC recommends: the peers have no other
         self._hmac = hmac.new(secret_key.encode(errors="replace"), digestmod="sha1")
 
     def sign(self, content: bytes, body: bytes = b"") -> bytes:
@@ -37,7 +37,7 @@ class SigningKey:
         made = self._hmac.copy()
         made.update(content)
         if body:
-            made.update(body)  # not joined: bodies may have megabytes
+            made.update(body)  # to join both would copy a body of megabytes
         return base64.b64encode(made.digest())
 
 
@@ -51,10 +51,9 @@ def access_key_of(fields: Mapping[str, str] | None) -> str | None:
 
 
 def content_of(fields: Mapping[str, str], without: Collection[str] = ()) -> bytes:
-    """What is signed of a request besides its body: its values, in the order of the fields' names.
+    """The signed text of a request without its body: the values of its extFields, in the order of their names.
 
-    Args:
-        fields: its extFields. without: fields that count as absent, besides the signature.
+    The signature itself and the fields in ``without`` are left out.
     """
     names = [name for name in fields if name != SIGNATURE and name not in without]
     if len(names) > 1:
@@ -70,10 +69,10 @@ def sign(secret_key: str, fields: Mapping[str, str], body: bytes = b"") -> str:
 
 
 def matching_key(keys: Sequence[SigningKey], fields: Mapping[str, str], body: bytes = b"") -> int | None:
-    """Which of these keys signed a request; None: none of them did.
+    """The index of the key that signed a request; None: none of these keys did.
 
-    Every key and every form is compared in constant time. A correct signature takes one HMAC in most cases, a wrong
-    one at most three for each key.
+    Each comparison takes constant time. A correct signature needs one HMAC in most cases, a wrong one at most three for
+    each key.
     """
     given = fields.get(SIGNATURE, "").encode(errors="replace")
     for content in _forms(fields):

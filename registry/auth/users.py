@@ -1,6 +1,6 @@
-"""Users with their rules and secrets: the values, and how they are kept as JSON.
+"""Users with their rules and secrets, as values and as JSON.
 
-JSON with a member that this release does not know is refused: the member may restrict something.
+JSON with a member that this release does not know is refused, because the member may restrict something.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from ..errors import RegistryError
 from .rights import ROLES, WRITING, Kind, Right, Role
 
 ANONYMOUS: Final = "anonymous"
-"""A caller without proof of a user. A user of this name has rules only, and they can only take reading rights away."""
+"""The name for callers that prove no user. A user of this name has only rules, which can only deny reading rights."""
 
 MOST_SECRETS: Final = 2
-"""The most secrets of a user: the old one and the new one while programs change to the new one."""
+"""The most secrets of a user: an old one and a new one, while programs change to the new one."""
 
 
 class Effect(enum.StrEnum):
-    """What a rule does. One that denies wins over all that allow."""
+    """What a rule does. A rule that denies wins over all rules that allow."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class BadPolicy(RegistryError):
-    """Redis holds rules that this release cannot read; it uses no other rules in their place."""
+    """Redis holds rules that this release cannot read; no other rules are used in their place."""
 
 
 class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A secret key that a user signs with."""
 
     id: str  # its public name, random and unique
-    # the secret itself, which is shown nowhere, repr included. When it was last used is kept apart, so that it is no
-    # change of the policy
+    # the secret itself, which is never shown. The time of its last use is not here, because it would change the policy
     key: str
     created_ms: int = 0
 
@@ -55,7 +54,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def resource(self) -> str:
-        """The text for it in commands: ``topic:orders-*``, or ``*`` for everything."""
+        """The rule's resource as commands write it: ``topic:orders-*``, or ``*`` for everything."""
         return "*" if self.kind is None else f"{self.kind}:{self.pattern}"
 
 
@@ -67,20 +66,19 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     roles: tuple[Role, ...] = ()
     rules: tuple[Rule, ...] = ()
     secrets: tuple[Secret, ...] = ()
-    # names in client certificates, URI:..., DNS:..., CN:..., by which it is known as well
-    certificates: tuple[str, ...] = ()
-    networks: tuple[str, ...] = ()  # callers from them that show neither signature nor certificate are this user
+    certificates: tuple[str, ...] = ()  # URI:..., DNS:..., CN:...: a client certificate with such a name is this user's
+    networks: tuple[str, ...] = ()  # callers from these networks without signature and certificate are this user
     sources: tuple[str, ...] = ()  # networks; if there are any, the user may do nothing from anywhere else
 
     @property
     def is_able_admin(self) -> bool:
-        """Whether it can act as admin: it has the role, is enabled, and can show who it is."""
+        """Whether the user can act as admin: it has the role, is enabled, and can prove who it is."""
         known_by = self.secrets or self.certificates or self.networks
         return self.enabled and Role.ADMIN in self.roles and bool(known_by)
 
 
 def is_not_bound(user: User) -> bool:
-    """Whether a user may change something from any address, with only a key that others may have stolen."""
+    """Whether a user may change something from any address, so that a stolen secret or certificate is enough."""
     if not user.enabled or user.sources or not (user.secrets or user.certificates):
         return False
     allowed = (rule for rule in user.rules if rule.effect is Effect.ALLOW and not rule.sources)
@@ -103,7 +101,7 @@ def encode_user(user: User) -> bytes:
 
 
 def decode_user(name: str, data: bytes) -> User:
-    """A user as Redis holds it; BadPolicy, without a secret: it is not as this release stores users."""
+    """Decode a user as Redis holds it; BadPolicy, without a secret: this release does not store users so."""
     try:
         user = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

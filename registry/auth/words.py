@@ -9,7 +9,7 @@ from .rights import KINDS, READING, WRITING, Kind, Right
 
 _ALL: Final = tuple(Right)
 
-# ACL 2.0's actions on its kinds of resources; None: on everything. A topic or a group has no List at a name server.
+# Kind of resource (None: everything) -> ACL 2.0's action -> rights. Topics have no List at a name server.
 _ACTIONS: Final[dict[Kind | None, dict[str, tuple[Right, ...]]]] = {
     Kind.TOPIC: {
         **dict.fromkeys(("pub", "sub", "get"), (Right.ROUTE,)),
@@ -31,10 +31,10 @@ _ACTIONS: Final[dict[Kind | None, dict[str, tuple[Right, ...]]]] = {
 
 
 def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
-    """Rights by our words or ACL 2.0's actions; ``all``: every right that can be on this kind of resource.
+    """Parse our words or ACL 2.0's actions; ``all`` is every right that can be on this kind of resource.
 
     Raises:
-        ValueError: a word is unknown; the message names the known ones.
+        ValueError: a word is unknown; the message names the known words.
     """
     found: set[Right] = set()
     for text in texts:
@@ -44,7 +44,7 @@ def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
             found.add(Right(word))
         elif word == "all":
             found.update(right for right in _ALL if kind is None or kind in KINDS[right])
-            if kind is Kind.TOPIC:  # it binds a broker to these topics: nobody means that by "all"
+            if kind is Kind.TOPIC:  # register on topics limits a broker to them, which nobody means by "all"
                 found.discard(Right.REGISTER)
         elif action is not None:
             found.update(action)
@@ -58,10 +58,10 @@ def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
 
 
 def parse_resource(text: str) -> tuple[Kind | None, str]:
-    """``topic:orders-*`` as kind and pattern; ``*`` is everything. The kind may be written as in ACL 2.0: ``Topic:``.
+    """Parse ``topic:orders-*`` (as in ACL 2.0 also ``Topic:``) into kind and pattern; ``*`` is everything.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     if text == "*":
         return None, "*"

@@ -1,4 +1,4 @@
-"""The settings in force: a process's own settings, the shared configuration, and the namespace's compat mode together.
+"""Works out the settings in force, from a process's own settings, the shared configuration and the compat mode.
 
 Front ends, sweepers and commands call :func:`in_force`, so that all of them use the same values.
 """
@@ -17,7 +17,7 @@ from .settings import DEFAULT, Settings, options, options_by_key
 logger = logging.getLogger(__name__)
 
 SHARED: Final = "shared configuration"
-_UNTOLD: Final = frozenset({"redis"})  # a URL may hold a password
+_HIDDEN: Final = frozenset({"redis"})  # a URL may hold a password
 _MOST_CHARS: Final = 200
 
 
@@ -25,14 +25,14 @@ def in_force(own: Settings, shared: Mapping[str, str], *, compat: str | None = N
     """The settings that a process obeys.
 
     A key that the NameServer of the compat mode does not know has its default, wherever it was set
-    (``docs/semantics.md``, the table of differences between 4.8.0 and 5.x). Keys of one process, and values from the
-    environment or a flag, stay as they are; so does a setting whose shared value is not allowed: it is logged,
-    because nothing may stop a running front end.
+    (``docs/semantics.md``, the table of differences between 4.8.0 and 5.x). The shared configuration does not change
+    keys of one process, nor values from the environment or a flag. A shared value that is not allowed is logged and
+    ignored, because it must not stop a running front end.
 
     Args:
         own: the settings that this process was started with.
         shared: the shared configuration of its namespace (``P:config``), property key -> text.
-        compat: of the namespace, where it may differ from ``own.compat``.
+        compat: of the namespace; None: ``own.compat``.
 
     Raises:
         ConfigError: there is no such compat mode.
@@ -66,12 +66,12 @@ def without(settings: Settings, keys: Collection[str]) -> Settings:
 
 
 def own_values(settings: Settings) -> dict[str, tuple[str, str]]:
-    """What a process was started with: key -> value and source of every setting that has not its default.
+    """The settings that a process was started with and that are not defaults: key -> value and source.
 
-    Others may read these values: they contain no secret and no URL of Redis, and long values are cut.
+    Other users may read these values: they contain no secret and no URL of Redis, and long values are cut.
     """
     return {
         option.key: (option.show(getattr(settings, name))[:_MOST_CHARS], settings.source(name))
         for name, option in options().items()
-        if settings.source(name) != DEFAULT and not option.about.secret and name not in _UNTOLD
+        if settings.source(name) != DEFAULT and not option.about.secret and name not in _HIDDEN
     }

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 
 class JavaKey(NamedTuple):
-    """A key without effect: Java's default, which request 319 (GET_NAMESRV_CONFIG) shows, and why it has none."""
+    """A key without effect: Java's default, which request 319 (GET_NAMESRV_CONFIG) shows, and why it has no effect."""
 
     default: str
     why: str
 
 
-# Keys that Java's NamesrvConfig, NettyServerConfig and RemotingServer know and that have no effect here. A file
-# of a Java NameServer is accepted as it is; 318 keeps a value for 319 to show, as Java does.
+# Keys of Java's NamesrvConfig, NettyServerConfig and RemotingServer. A file of a Java NameServer is accepted with them;
+# 318 stores a value, and 319 then shows it, as Java does.
 KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
     "rocketmqHome": JavaKey("", "there is no installation folder"),
     "kvConfigPath": JavaKey("", "KV configuration is kept in Redis; imported from this file while Redis has none"),
@@ -42,11 +42,12 @@ KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
 
 
 def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Mapping[str, str]) -> dict[str, str]:
-    """The paths that a Java NameServer says in 319 when it is started so (NamesrvConfig, NamesrvStartup).
+    """The paths that a Java NameServer with these arguments answers to 319 (NamesrvConfig, NamesrvStartup).
 
     Args:
-        environ: of the process. config_file: of ``-c``: there Java writes what a 318 changes.
-        in_file: the keys of this module that the file has, with their values.
+        environ: the environment of the process.
+        config_file: the file of ``-c``, to which Java writes what a 318 changes.
+        in_file: the keys of this module in that file, with their values.
     """
     folder = home(environ) / "namesrv"
     paths = {
@@ -59,5 +60,5 @@ def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Ma
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    """The user's home; a container may run as a number without a name, and so without one: "~" then stays as it is."""
+    """The user's home; "~" if there is none, as in a container that runs as a user id without a name."""
     return Path(environ.get("HOME") or os.path.expanduser("~"))

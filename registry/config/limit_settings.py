@@ -1,6 +1,6 @@
 """The settings that limit connections and requests, per address and for all clients of a front end together."""
 
-# Annotations are values here: to evaluate a hundred texts takes every process some milliseconds at its start.
+# No "from __future__ import annotations": to evaluate a hundred texts takes some milliseconds of every start.
 
 from typing import Annotated, Final
 
@@ -23,7 +23,7 @@ def _limit(key: str, help: str) -> About:
 
 
 def _check_networks(text: str) -> None:
-    from ..networks import Networks  # here: the module that it needs takes 3 ms, and most lists are the defaults
+    from ..networks import Networks  # not at the top: it imports ipaddress, which takes 3 ms, and defaults need none
 
     Networks.of_setting(text)
 
@@ -33,7 +33,7 @@ def _networks(key: str, help: str, run_time: RunTime | None = None) -> About:
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit holds in each worker process by itself; 0 = no limit. Each mode is that of all limits of its kind.
+    """The limits, which each worker process counts by itself (0 = no limit), and a mode for each kind of limit.
 
     The defaults let 4,000 brokers and 10,000 clients behind one address connect and register at once, also several
     times a minute.

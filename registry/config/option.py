@@ -1,4 +1,4 @@
-"""The description of a setting besides its type and default, and how its value is parsed and shown."""
+"""Describes a setting, and parses and shows its value."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ PREFIX: Final = "MQREGISTRY_"
 
 
 class RunTime(NamedTuple):
-    """Whether request 318 (UPDATE_NAMESRV_CONFIG) may change a setting: anybody who reaches the port may send one."""
+    """Whether request 318 (UPDATE_NAMESRV_CONFIG) may change a setting: anybody who reaches the port may send 318."""
 
     allowed: bool
     why: str
 
 
 class About(NamedTuple):
-    """An entry of the table of settings, besides type and default: property key, help, scope, limits."""
+    """An entry of the table of settings, without type and default: property key, help, scope, limits."""
 
     key: str
     help: str
-    run_time: RunTime | None = None  # of a shared setting: whether 318 may change it without configAllowList
-    least: int | None = None  # of a number
+    run_time: RunTime | None = None  # for a shared setting: whether 318 may change it without configAllowList
+    least: int | None = None  # the smallest number
     most: int | None = None
-    choices: tuple[str, ...] = ()  # the only values of a text
-    flag: str = ""  # on the command line, where it differs from the attribute; also a name in the environment
+    choices: tuple[str, ...] = ()  # the only texts that are allowed
+    flag: str = ""  # the flag, and a name in the environment, if these differ from the attribute
     metavar: str = ""  # what help shows as the value, if not the choices or the last word of the attribute
-    zero_is_default: bool = False  # 0 asks for our default, as it asks for Netty's in Java
+    zero_is_default: bool = False  # 0 means our default, as it means Netty's default in Java
     form: tuple[str, str] = ("", "a text")  # of a text: regular expression, description
-    check: Callable[[str], object] | None = None  # raises ValueError, where a regular expression cannot tell
+    check: Callable[[str], object] | None = None  # raises ValueError for a text that the expression cannot exclude
     secret: bool = False  # the value is never shown
 
     @property
     def shared(self) -> bool:
-        """Whether the value may come from the shared configuration, and is then used by all front ends."""
+        """Whether the value may come from the shared configuration, which all front ends use."""
         return self.run_time is not None
 
 
@@ -53,22 +53,22 @@ class Option(NamedTuple):
 
     @property
     def run_time(self) -> RunTime:
-        """Whether 318 may change it when configAllowList does not name it, and why."""
+        """Whether 318 may change the setting without configAllowList, and why."""
         return self.about.run_time or RunTime(False, "it belongs to one process")
 
     @property
     def key(self) -> str:
-        """Its name in properties files, and in requests 318 and 319."""
+        """The setting's name in properties files, and in requests 318 and 319."""
         return self.about.key
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The setting's name on the command line."""
         return "--" + (self.about.flag or self.name).replace("_", "-")
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Its names in the environment; the first that is set is used."""
+        """The setting's names in the environment; the first name that is set is used."""
         names = dict.fromkeys((self.about.flag, self.name, _snake(self.key)))
         return tuple(PREFIX + name.upper() for name in names if name)
 

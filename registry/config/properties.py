@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-_TERMINATOR: Final = re.compile(r"\r\n|\n|\r")  # not str.splitlines: Java knows no others
+_TERMINATOR: Final = re.compile(r"\r\n|\n|\r")  # str.splitlines splits at more characters than Java
 _BLANKS: Final = " \t\f"
 _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.S)
@@ -16,7 +16,7 @@ _ESCAPED: Final = {"\\": "\\\\", "\ufeff": "\\ufeff"} | {char: f"\\{letter}" for
 
 
 class Property(NamedTuple):
-    """One entry; ``line`` counts from 1 and is where it begins."""
+    """One entry; ``line``: the number of its first line, from 1."""
 
     key: str
     value: str
@@ -24,7 +24,7 @@ class Property(NamedTuple):
 
 
 class PropertiesSyntaxError(ValueError):
-    r"""The one thing that can be wrong with such a file: a ``\u`` without four hexadecimal digits."""
+    r"""The file has a ``\u`` without four hexadecimal digits, which is the only fault that such a file can have."""
 
     def __init__(self, line: int) -> None:
         super().__init__("\\u must be followed by four hexadecimal digits (write \\\\ for a backslash)")
@@ -32,9 +32,9 @@ class PropertiesSyntaxError(ValueError):
 
 
 def parse(data: bytes) -> list[Property]:
-    r"""All entries in order; of a key that is there twice, the last one is used.
+    r"""All entries in order; if a key is there twice, its last entry counts.
 
-    UTF-8 where it is valid, ISO-8859-1 (as Java reads) otherwise.
+    The text is UTF-8 if it is valid UTF-8, else ISO-8859-1, which Java reads.
 
     Raises:
         PropertiesSyntaxError: a broken ``\u`` escape.
@@ -46,7 +46,7 @@ def parse(data: bytes) -> list[Property]:
     entries = []
     for number, line in _logical_lines(text):
         key = _KEY.match(line)
-        assert key is not None  # it matches the empty string too
+        assert key is not None  # the pattern also matches the empty string
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None
         entries.append(Property(_unescaped(key[0], number), _unescaped(line[separator.end() :], number), number))
@@ -54,7 +54,7 @@ def parse(data: bytes) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined and comments and blank lines left out."""
+    """The lines with their continuation lines joined, without comments and blank lines."""
     parts: list[str] = []
     first = 0
     for number, raw in enumerate(_TERMINATOR.split(text), 1):
@@ -65,7 +65,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             first = number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            if parts or len(line) > 1:  # after a line of nothing but a backslash, Java starts a new one
+            if parts or len(line) > 1:  # after a line that is only a backslash, Java starts a new one
                 parts.append(line[:-1])
             continue
         parts.append(line)
@@ -92,7 +92,7 @@ def _unescaped(text: str, line: int) -> str:
 
 
 def line(key: str, value: str) -> str:
-    """One entry as text with its line end; :func:`parse` reads it back as it was."""
+    """One entry as text with its line end; :func:`parse` reads the same entry from it."""
     escaped = "".join(f"\\{char}" if char in " :=#!" else _ESCAPED.get(char, char) for char in key)
     blank = "\\" if value.startswith(" ") else ""
     return f"{escaped}={blank}" + "".join(_ESCAPED.get(char, char) for char in value) + "\n"

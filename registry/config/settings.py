@@ -1,6 +1,6 @@
 """The table of settings: every setting is one entry of :class:`Settings`, with its type, default, limits and help."""
 
-# Annotations are values here: to evaluate a hundred texts takes every process some milliseconds at its start.
+# No "from __future__ import annotations": to evaluate a hundred texts takes some milliseconds of every start.
 
 import functools
 import types
@@ -30,7 +30,7 @@ _ADDRESSES: Final = (
     "addresses host:port, separated by ;",
 )
 _DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or host:port")
-# Request 319 answers with one line for each key: the rest of a value after a line end would be read as a key.
+# Request 319 answers with one line for each key: readers would take the text after a line end in a value for a key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
 
 _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
@@ -285,9 +285,9 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
 
     # A Struct makes a new dict for each instance.
     sources: dict[str, str] = {}  # noqa: RUF012
-    """attribute -> where its value came from; a setting that is absent has its default."""
+    """attribute -> where its value came from; a setting that is not here has its default."""
     without_effect: dict[str, str] = {}  # noqa: RUF012
-    """Keys of :mod:`mqregistry.config.java_keys` that the properties file has -> their text, for request 319."""
+    """Keys of :mod:`mqregistry.config.java_keys` in the properties file -> their text, for request 319."""
     java_paths: dict[str, str] = {}  # noqa: RUF012
     """The paths that a Java NameServer would have here, for request 319."""
 
@@ -296,7 +296,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         return self.sources.get(name, DEFAULT)
 
     def is_fixed(self, name: str) -> bool:
-        """Whether the environment or a flag set it: the shared configuration then does not change it."""
+        """Whether the environment or a flag set it, so that the shared configuration does not change it."""
         return self.source(name).startswith(("environment ", "flag "))
 
     @property
@@ -308,7 +308,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     def effective_http_port(self) -> int:
         """The HTTP port: ``http_port``, or its default when that is None; 0 = off."""
         if self.http_port is None:
-            # the last thousand ports have no port + 1000
+            # port + 1000 must not be above 65535
             return self.listen_port + 1000 if self.listen_port + 1000 <= 65535 else self.listen_port - 1000
         return self.http_port
 

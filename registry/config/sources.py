@@ -37,7 +37,7 @@ OTHER_VARIABLES: Final = frozenset(
 _SERVICE_LINK: Final = re.compile(r"\w+_(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
 _SERVICE_ADDRESS: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
-# An input method for Chinese may write these. Java takes them as a part of the key, and the setting has no effect.
+# Input methods for Chinese write these for = and :. Java reads them as a part of the key, so the setting has no effect.
 _FULL_WIDTH: Final = frozenset("＝：")
 
 # RocketMQ's own variable: its broker and NameServer read it, and ignore a blank value.
@@ -56,15 +56,15 @@ def build(
     """The settings of this process; the shared configuration is added later, by ``in_force``.
 
     Args:
-        flags: attribute -> value from the command line, None where it was not given.
-        assigned: attribute -> value from --set; a value in flags has precedence.
+        flags: attribute -> value from the command line; None: the flag was not given.
+        assigned: attribute -> value from --set; a value in ``flags`` has precedence.
         config_file: a properties file.
         environ: default: the process environment.
         defaults: attribute -> default of this command, if it differs from the default in settings.
         warn: gets one line for each unknown key or variable.
 
     Raises:
-        ConfigError: a file that cannot be read, or a value that is not allowed; with key, value, file and line.
+        ConfigError: the file cannot be read, or a value is not allowed; the message has key, value, file and line.
     """
     environ = {
         name: text
@@ -128,7 +128,7 @@ def build(
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Where ``up`` keeps its data unless told otherwise (XDG base directories)."""
+    """The default of ``data_dir``: where ``up`` keeps its data (XDG base directories)."""
     data_home = environ.get("XDG_DATA_HOME") or ""
     if data_home.startswith("/"):
         return Path(data_home) / "mqregistry"
@@ -145,7 +145,7 @@ def _read_file(path: Path) -> list[properties.Property]:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
-    import difflib  # only here, as only an unknown name needs it
+    import difflib  # not at the top: only an unknown name needs it
 
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)

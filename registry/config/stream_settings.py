@@ -1,6 +1,6 @@
 """The settings that say how much of each stream is kept, for how long, and for whom."""
 
-# Annotations are values here: to evaluate a hundred texts takes every process some milliseconds at its start.
+# No "from __future__ import annotations": to evaluate a hundred texts takes some milliseconds of every start.
 
 from typing import Annotated, Final
 
@@ -11,12 +11,14 @@ _KEPT: Final = RunTime(False, "a small value throws away what the pipeline has n
 
 
 def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
-    """The entry of a limit of the streams: one value for a namespace, whichever sweeper trims."""
     return About(key, help, run_time=_KEPT, least=least, most=most)
 
 
 class StreamSettings(LimitSettings, frozen=True, kw_only=True):
-    """One value of each for a namespace, whichever sweeper trims. (A Struct has one base, hence this one's.)"""
+    """The limits of the streams; each has one value in a namespace, so that every sweeper trims in the same way.
+
+    It inherits LimitSettings only because a Struct can have one base.
+    """
 
     changes_max_age_hours: Annotated[
         int, _kept("changesMaxAgeHours", "How long events are kept (stream changes).", most=100_000)

@@ -15,7 +15,7 @@ from ..errors import StartError
 
 
 def find_server() -> str:
-    """Path of a redis-server or valkey-server that is new enough; a StartError says how to get one."""
+    """The path of a redis-server or valkey-server that is new enough; without one, StartError says how to get it."""
     wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
     if wanted:
         return _new_enough(wanted)
@@ -47,7 +47,7 @@ def _new_enough(server: str) -> str:
 
 
 def version_of(server: str) -> tuple[tuple[int, int], str]:
-    """The server's version, and its own line about it; (0, 0) if it prints none."""
+    """The server's version ((0, 0) if it prints none), and the line that it prints."""
     try:
         said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     except OSError as error:
@@ -57,7 +57,7 @@ def version_of(server: str) -> tuple[tuple[int, int], str]:
 
 
 def _extra() -> str:
-    """The advice to install the extra, if this machine can use it; else the text that it cannot."""
+    """The advice to install the extra, or that there is no extra for this machine."""
     here = (sys.platform, platform.machine())
     if here in (("linux", "x86_64"), ("linux", "aarch64")):  # as in pyproject.toml
         return "install the extra (pip install 'mqregistry[embedded]'), "

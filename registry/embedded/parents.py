@@ -17,18 +17,18 @@ _LOOK_EVERY_S: Final = 0.1
 
 
 def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """Make the kernel send this signal to the child when its parent ends; for ``preexec_fn``, only on Linux."""
+    """Make the kernel send this signal to this process when its parent ends; for ``preexec_fn``, only on Linux."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, number)
 
 
 def end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends in any way, also while nothing else of it gets a turn.
+    """Kill this process when its parent ends in any way, even while this process hangs.
 
-    Watch the parent in a thread, where the kernel sends no signal (not Linux).
+    Without the kernel's signal (not Linux) a thread watches the parent.
     """
     die_with_parent(signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # the parent ended before
         os.kill(os.getpid(), signal.SIGKILL)
     if _PRCTL is None:
         threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
@@ -41,5 +41,5 @@ def _watch(parent: int) -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """How a process ended, by its exit status, or the negative number of the signal that killed it."""
+    """Describe how a process ended. code: its exit status, or the negative number of the signal that killed it."""
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"

@@ -1,4 +1,4 @@
-"""Asks a server that starts how far it is, without waiting for its answer."""
+"""Asks a Redis that starts how much of its file it has loaded, without waiting for the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _READ_BYTES: Final = 1 << 16
 
 
 class Persistence:
-    """Asks for INFO persistence over the server's unix socket; a server that loads its file answers that, too."""
+    """Asks for INFO persistence over the server's unix socket; a server that still loads its file answers, too."""
 
     def __init__(self, socket_path: Path) -> None:
         self._path = socket_path
@@ -19,7 +19,7 @@ class Persistence:
         self._got = b""
 
     def ask(self) -> dict[str, str] | None:
-        """The members of its answer; None: none has come yet. The next call asks again."""
+        """The fields of the answer; None: no answer has come yet. Call it again, then."""
         try:
             if self._socket is None:
                 self._send(b"INFO persistence\r\n")
@@ -38,7 +38,7 @@ class Persistence:
         return dict(line.split(":", 1) for line in body.decode().splitlines() if ":" in line)
 
     def tell(self, command: str) -> None:
-        """Send a command; nobody looks at its answer."""
+        """Send a command without reading the answer."""
         with contextlib.suppress(OSError):
             self._send(command.encode() + b"\r\n")
         self.close()

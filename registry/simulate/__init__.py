@@ -1,4 +1,4 @@
-"""Simulates a day of a cluster: sends real requests to name servers, as brokers that register, beat, flap, hang, leave.
+"""Simulates a day of a cluster: sends the requests of brokers that register, beat, flap, hang and leave.
 
 :mod:`plan` makes the plan of a day from a seed, :mod:`run` plays it against real name servers.
 """

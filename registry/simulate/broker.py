@@ -27,7 +27,7 @@ _SUCCESS: Final = with_name(ResponseCode.SUCCESS, ResponseCode)
 
 
 class SimulatedServer(NamedTuple):
-    """A name server; TLS is spoken with one that has a context."""
+    """A name server; tls: the context for connections with TLS."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class SimulatedServer(NamedTuple):
 
 
 class NotAsPlanned(RegistryError):
-    """A name server answered something else than the plan says, or did not apply a change in time."""
+    """A name server's answer differs from the plan, or it did not apply a change in time."""
 
 
 def _expect_success(answer: Command, asked: str) -> None:
@@ -109,7 +109,7 @@ class BrokerProcess:
         await self.beat(OpKind.BEAT)
 
     async def beat(self, kind: OpKind) -> None:
-        """Send one sign of life to all name servers, which have to take it and to know the same table.
+        """Send one sign of life to all name servers, which must accept it and know the same table.
 
         BEAT repeats the registration (103), ASK compares data versions (322), TOUCH is a heartbeat (904; real brokers
         send it one-way, here it is answered).
@@ -173,7 +173,7 @@ class BrokerProcess:
 
     async def _ask(self, server: int, code: int, ext_fields: dict[str, str], body: bytes = b"") -> Command:
         connection = self._connections[server]
-        if connection.is_closed:  # not planned: connect as a broker does, and report it once
+        if connection.is_closed:  # not planned: connect again as a broker does, and report the close once
             await self._connect(server)
             await self._ask(server, RequestCode.REGISTER_BROKER, self._header, self._body)
             raise NotAsPlanned(f"{self.name}: {connection.peer} had closed its connection")
@@ -211,7 +211,7 @@ class Administrator:
             _expect_success(answer, f"request {with_name(code, RequestCode)} {ext_fields} at {connection.peer}")
 
     async def until_gone(self, member: Member) -> None:
-        """Wait until no name server shows the process; NotAsPlanned: one still does after 15 seconds."""
+        """Wait until no name server shows the process; NotAsPlanned: one still shows it after 15 seconds."""
         for kept in self._connections:
             connection = await kept.connected(now=True)
             try:
@@ -235,7 +235,7 @@ class SimulatedClient:
         self._server = _kept(server)
 
     async def look_up(self, topic: str) -> bool:
-        """Ask for a topic's route (105); whether there is one. PeerUnavailable: the answer is neither that nor 17."""
+        """Ask for a topic's route (105); returns whether there is one. PeerUnavailable: no route, and not code 17."""
         connection = await self._server.connected(now=True)
         return await ask_route(connection, topic, timeout_s=REQUEST_TIMEOUT_S) is not None
 

@@ -1,4 +1,4 @@
-"""The values of a simulated day: its shape, and the brokers and operations that a plan has."""
+"""The values of a simulated day: its shape, and the brokers and operations of its plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACTING_TIMEOUT_MS: Final = 10_000
 _STARTS_WITHIN_MS: Final = 600
 _START_LASTS_MS: Final = 200  # from the first process of a brokerName to its last
 
-# With shorter times than these, a busy machine would lose brokers that the plan keeps.
+# With shorter times, name servers on a busy machine would drop brokers that the plan keeps.
 LEAST_BEAT_MS: Final = 500
 LEAST_TOUCH_MS: Final = 250
 LEAST_TIMEOUT_MS: Final = 3_000
@@ -44,7 +44,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def started_ms(self) -> int:
-        """When every broker has been told to start; lookups begin then."""
+        """When every broker has begun to start; lookups begin then."""
         return min(_STARTS_WITHIN_MS, self.duration_ms // 20) + _START_LASTS_MS
 
     @property
@@ -56,7 +56,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     def scaled(cls, scale: float, duration_ms: int, **given: int | float | bool) -> Self:
         """A day of ``duration_ms``, played ``scale`` times faster: 1440 is a day in a minute.
 
-        Periods and timeouts are scaled too, but not below what a busy machine can keep; values in ``given`` are not.
+        Periods and timeouts are scaled too, but not below the LEAST_ times; values in ``given`` are not scaled.
         """
         beat_ms = max(LEAST_BEAT_MS, round(_BEAT_MS / scale))
         fields: dict[str, int | float | bool] = {
@@ -72,8 +72,8 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     def past(cls, duration_ms: int, **given: int | float | bool) -> Self:
         """The shape of a past day: with RocketMQ's own periods, and two name servers.
 
-        But acting-master groups send their heartbeats as seldom as registrations: with one each second the streams
-        would have hardly anything else. Brokers that are registered at the end stay registered.
+        But acting-master groups send heartbeats only as often as registrations: a heartbeat each second would fill the
+        streams. Brokers that are registered at the end stay registered.
         """
         beat_ms, timeout_ms = int(given.get("beat_ms", _BEAT_MS)), int(given.get("timeout_ms", _TIMEOUT_MS))
         periods = {"beat_ms": beat_ms, "touch_ms": beat_ms, "timeout_ms": timeout_ms, "acting_timeout_ms": timeout_ms}

@@ -1,6 +1,6 @@
-"""Plans the incidents of each brokerName: one after the other, drawn from one shuffled list for all brokers.
+"""Plans the incidents of each brokerName, one after the other, drawn from one shuffled list for all brokers.
 
-Every kind of incident comes up once before any comes up again, so that a short day has all of them.
+Every kind of incident is drawn once before any kind is drawn again, so that a short day has all kinds.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ class Timeline:
         return not any(begin <= at_ms <= end for begin, end in self._hung)
 
 
-# An incident gets the shape, the broker's timeline, its start in milliseconds, and a random generator. It returns when
-# it is over, or None when it does not fit this broker or the time that is left.
+# An incident gets the shape, the broker's timeline, its start in milliseconds, and a random generator. It returns its
+# end in milliseconds, or None if it does not fit this broker or the time that is left.
 _Incident = Callable[[DayShape, Timeline, int, random.Random], int | None]
 
 
 def _restart(kind: OpKind, least_ms: int, shortest: float, longest: float, *, master: bool = False) -> _Incident:
-    """One process ends in this way, and starts again after a part of the day between these two, or ``least_ms``.
+    """One process ends by ``kind``, and starts again after a share of the day from ``shortest`` to ``longest``.
 
-    master: it is the master of several.
+    least_ms: it starts again no sooner. master: the process is the master of several.
     """
 
     def restart(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int | None:
@@ -198,7 +198,7 @@ def incidents(shape: DayShape, brokers: tuple[SimulatedBroker, ...], chance: ran
 def _tried(
     incident: _Incident, shape: DayShape, line: Timeline, at_ms: int, last_ms: int, chance: random.Random
 ) -> int | None:
-    """Plan an incident; when it is over in milliseconds, or None, with nothing planned, when it does not fit."""
+    """Plan an incident, and return its end in milliseconds; None: it does not fit, and nothing was planned."""
     trial = Timeline(line.broker, line.touches)
     for member in line.broker.members:
         trial.start(0, member.id)

@@ -1,8 +1,8 @@
-"""Writes the day of a plan into Redis as time that is over, with the scripts that front ends call.
+"""Writes the day of a plan into Redis as a past day, with the scripts that front ends call.
 
-Nothing goes over the wire and nobody waits for a moment to come: operations follow each other in the plan's order, and
-before each of them the clock of the namespace is set to its moment, so that events and heartbeats have the stamps of a
-whole day. The clock never goes back. Two front ends take part in name only.
+Nothing goes over the wire, and no operation waits for its time: operations follow each other in the plan's order, and
+before each of them the clock of the namespace is set to its time, so that events and heartbeats have the times of a
+whole day. The clock never goes back. The entries name two front ends that do not exist.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LOOKUPS_WRITTEN_MS: Final = 60_000
 
 
 class PastDay:
-    """Writes one plan, once, into a namespace that nobody has used, and nobody else uses meanwhile.
+    """Writes one plan, once, into a new namespace that nobody else uses meanwhile.
 
-    The day ends when it begins to be written.
+    The end of the day is the moment at which the writing begins.
     """
 
     def __init__(self, plan: DayPlan, store: Store) -> None:
@@ -104,7 +104,7 @@ class PastDay:
         return self.outcome
 
     async def _set_clock(self, at_ms: int) -> None:
-        """Set the clock of the namespace to that moment of the day; brokers are heard all the time."""
+        """Set the namespace's clock to a time of the day, and note that Redis heard brokers until then."""
         passed_ms = int((time.monotonic() - self._begun_s) * 1000)
         self._offset_ms = max(self._offset_ms, at_ms - self.plan.shape.duration_ms - passed_ms)
         await self._store.move_clock(self._offset_ms, seen_ms=self._now_ms + passed_ms + self._offset_ms)

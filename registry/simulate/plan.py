@@ -1,4 +1,4 @@
-"""Makes the plan of a day from its shape and seed: a pure function, the same shape gives the same plan everywhere."""
+"""Makes the plan of a day from its shape, which has the seed; the same shape gives the same plan everywhere."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _fleet(shape: DayShape) -> tuple[tuple[SimulatedBroker, ...], list[str]]:
             Member(name, member, cluster, _addr(number, member), acting, timeout_ms) for member in range(size)
         )
         frames.append((name, cluster, kind, place == 0, members))
-        # As a Java broker: a topic with its own name and one with its cluster's. So there are never fewer than two, and
+        # As at a Java broker, one topic has the broker's name and one the cluster's. So a broker has at least two:
         # name servers refuse the first registration of a single topic.
         tables.append({name: (1, 1, 7), cluster: (16, 16, 7)})
     topics = [f"sim-topic-{number:03d}" for number in range(shape.topics)]
@@ -74,7 +74,7 @@ def _fleet(shape: DayShape) -> tuple[tuple[SimulatedBroker, ...], list[str]]:
 
 
 def _addr(broker: int, member: int) -> str:
-    """An address on this machine: a name server may connect to a broker, which must not reach anybody else."""
+    """An address on this machine, so that a name server that connects to this broker reaches no other machine."""
     return f"127.{10 + broker // 250}.{broker % 250}.{member + 1}:10911"
 
 

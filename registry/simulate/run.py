@@ -1,8 +1,8 @@
 """Plays a plan against name servers.
 
-Operations begin at their time. One that concerns the same process, brokerName or topic as an earlier one waits until
-that is done, and it is done only once every name server shows its effect: so the tables go through the planned states
-in the planned order, however slow the machine is. Heartbeats change nothing and wait only for their process.
+Operations begin at their time. An operation on the same process, brokerName or topic as an earlier one waits until the
+earlier one is done, that is, until every name server shows its effect. So the tables go through the planned states in
+the planned order, even on a slow machine. Heartbeats change nothing and wait only for their process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .day import DayPlan, Op, OpKind
 
 _FAULTS_KEPT: Final = 100
 _LEAVE_WITHIN_S: Final = 10.0
-TIMESTAMP: Final = 1_700_000_000_000  # of every data version; their counters differ
+TIMESTAMP: Final = 1_700_000_000_000  # the same in every data version; the counters differ
 
 
 class Outcome:
@@ -30,7 +30,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.done: Counter[OpKind] = Counter()  # operations that went as planned
-        self.faults: list[str] = []  # what did not, one sentence each: the first hundred
+        self.faults: list[str] = []  # a sentence on each of the first hundred that did not
         self.fault_count = 0
         self.lookups: Counter[tuple[str, bool]] = Counter()  # (topic, whether a route was found) -> answers
         self.late_ms = 0.0  # the longest time by which an operation began late
@@ -98,7 +98,7 @@ class Simulation:
             if wait_s > 0:
                 await wait_within(stop, wait_s)
             elif len(self._tasks) > 1000:
-                await asyncio.sleep(0)  # late: let those that began go on first
+                await asyncio.sleep(0)  # late: let the operations that have begun go on first
             if stop.is_set():
                 break
             self.elapsed_ms = op.at_ms
@@ -203,7 +203,7 @@ class Simulation:
 
 
 def _order(op: Op) -> list[Hashable]:
-    """The keys of an operation: it waits for the last earlier operation with any of these."""
+    """The keys of an operation, which waits for the last earlier operation with each of these keys."""
     if op.kind is OpKind.LOOKUP:
         return [("client", op.client)]
     keys: list[Hashable] = [("process", op.broker, op.id)] if op.id is not None else []
