@@ -41,7 +41,7 @@ class Pattern:
 
 
 class CompiledRule(NamedTuple):
-    """One rule for one right."""
+    """One rule of a user, for one right."""
 
     kind: Kind | None  # None: on everything
     pattern: Pattern
