@@ -65,7 +65,7 @@ def check_reach(
     if not login:
         raise ValueError(
             f"--host {host}: others reach the console there, and nothing asks who they are: add --login. Without it "
-            "the console listens only on 127.0.0.1 or ::1; from elsewhere reach it through ssh -L, or through a proxy "
+            "the console listens on 127.0.0.1 or ::1 alone; from elsewhere reach it through ssh -L, or through a proxy "
             "on this machine that asks for a login"
         )
     if cert is None and not proxies:
