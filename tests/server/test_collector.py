@@ -23,7 +23,7 @@ def test_what_is_alive_after_a_long_look_is_not_looked_at_again(
     monkeypatch.setattr(collector, "LONG_S", long_s)
     callbacks = list(gc.callbacks)
     alive: list[Any] = [[]]
-    collector.keep_looks_short()
+    collector.freeze_after_long_collections()
     try:
         gc.collect()
         assert any(one is alive for one in gc.get_objects()) == is_looked_at

@@ -39,11 +39,11 @@ _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 class Authorization:
     """What one policy means for the requests of one worker.
 
-    enforces: whether refused requests are not executed. keeps: whether the last lookup is allowed, and stays so when
-    the same bytes come over a connection that may ask for open topics. signer: who signed it then, for the tally.
+    enforces: whether refused requests are not executed. keeps: whether the last lookup is allowed, and the same bytes
+    will be, over any connection that :meth:`may_ask_open`. signer: who signed that lookup; the tally reports him.
 
     Args:
-        require_tls: rights that write need TLS, loopback, or a network that names the user.
+        require_tls: whether rights that write need TLS, loopback, or a network that the user is bound to.
         tables: this worker's copy of the tables; a script decides by the tables in Redis.
         failures: limits how often an address may send wrong signatures.
     """
@@ -88,9 +88,9 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_small_write(self, command: Command, sender: Peer) -> Refusal | None:
-        """Why a write is refused before it is queued; None: it is decided on when its turn comes.
+        """Why a write is refused before it is queued; None: :meth:`of_write` decides when its turn comes.
 
-        The signature of a large body is checked only when its turn comes.
+        The signature of a large body is checked only there.
         """
         if not self.enforces or command.code == _LOOKUP:
             return None
@@ -105,7 +105,7 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_head(self, command: Command, sender: Peer) -> Refusal | None:
-        """Why a write is refused with any body, before its body has come; None: it may be allowed."""
+        """Why a write is refused before its body has come, whatever the body is; None: it may be allowed."""
         by_header = command.code == _REGISTER or self.own_caller(sender).user is None
         if not by_header or access_key_of(command.ext_fields) is not None:
             return None
@@ -131,7 +131,7 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_rows(self, command: Command, sender: Peer, resources: Collection[str]) -> Refusal | None:
-        """Why a write may not change these rows, which a script found; None: it may, and this decision is noted."""
+        """Why a write may not change the rows that a script found; None: it may, and ``caller.decided`` has them."""
         caller = sender.caller or NOBODY
         rows = parsed(resources)
         if not caller.refused:
@@ -189,8 +189,9 @@ class Authorization:
     def why_out(self, sender: Peer) -> str:
         """Why to close a connection: its user or certificate is no longer valid; "" = keep it open.
 
-        A removed secret is no reason: requests that it signs are refused, and a broker with a new secret may have sent
-        heartbeats with the new one, whose signatures are checked only once a minute.
+        A removed secret is no reason: requests that it signs are refused anyway. Besides, ``last_caller`` may have the
+        old secret of a broker that uses its new one already: signatures of repeated registrations are checked only
+        once a minute.
         """
         for caller in filter(None, (sender.last_caller, sender.own_caller)):
             before = caller.user
@@ -256,7 +257,7 @@ class Authorization:
         return None
 
     def _reserved(self, command: Command) -> Resources:
-        """The clusters that have a brokerName without a row reserved, if the request names another cluster."""
+        """The clusters for which rules reserve the request's brokerName, unless the request names one of them."""
         ext = command.ext_fields or {}
         clusters = self.policy.reserved.get(ext.get("brokerName", ""), ()) if command.code in FOR_A_BROKER else ()
         return () if ext.get("clusterName") in clusters else tuple(Resource(Kind.CLUSTER, one) for one in clusters)
@@ -266,7 +267,7 @@ class Authorization:
         return source is not None and (source.is_loopback or self._networks_of(user).has(source))
 
     def _is_at(self, user: User, broker_addr: str, source: Address | None) -> bool:
-        """Whether the user may speak for a broker at this address: its own, or one that the user is bound to."""
+        """Whether the user may speak for a broker at this address: the sender's own, or one the user is bound to."""
         host = broker_addr.rpartition(":")[0].strip("[]")
         address = parse_address(host)
         if address is None:
@@ -280,7 +281,7 @@ class Authorization:
         return found
 
     def may_ask_open(self, sender: Peer) -> bool:
-        """Whether every lookup that was kept is allowed to everybody over this connection."""
+        """Whether the sender of unsigned requests over this connection may have the answers to all kept lookups."""
         return self._open_lookups.may_ask(self.own_caller(sender).user, source_of(sender))
 
     def _is_open(self, command: Command) -> bool:
@@ -313,7 +314,7 @@ class Authorization:
 
 
 def _named(command: Command) -> Resources:
-    """The resources in a broker's request that scripts would ask for; none, if a right on everything was decided."""
+    """The cluster and broker that a broker's request names: scripts would ask for a decision on them."""
     ext = command.ext_fields or {}
     cluster, name = ext.get("clusterName"), ext.get("brokerName")
     if command.code not in FOR_A_BROKER or not cluster or not name:
@@ -322,7 +323,7 @@ def _named(command: Command) -> Resources:
 
 
 def _open_reads(policy: Policy) -> frozenset[int]:
-    """Requests for which no caller needs to be known, on any resource."""
+    """The request codes that the rules allow to unknown senders on every resource."""
     anonymous, rules = policy.anonymous, policy.rules_of(policy.anonymous)
     if not anonymous.enabled or rules.sources is not None:
         return frozenset()

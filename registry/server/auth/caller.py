@@ -26,15 +26,15 @@ class Caller(NamedTuple):
     """Who sends a request, and how that is known."""
 
     how: How
-    user: User | None = None  # None: nobody that is known
-    secret_id: str = ""  # of the secret that it is signed with
-    digest: str = ""  # of a registration, when it was worked out to recognise the request
+    user: User | None = None  # None: no known user
+    secret_id: str = ""  # of the secret that signed the request
+    digest: str = ""  # of a signed registration: recognises the same one when it comes again
     refused: bool = False  # the request would be refused if the mode were enforce; that is reported already
-    decided: tuple[Resource, ...] = ()  # resources that his right was decided on: what a script may change for him
+    decided: tuple[Resource, ...] = ()  # resources for which his right was decided: a script may change them for him
 
     @property
     def name(self) -> str:
-        """The user's name; "" when it is nobody that is known."""
+        """The user's name; "" = no known user."""
         return "" if self.user is None else self.user.name
 
 
@@ -68,7 +68,7 @@ class Origin(Protocol):
     """What is known of the connection that a request comes over."""
 
     address: str  # of the client, for people
-    source: str  # the client's host, as far as it can be trusted; "" = not known
+    source: str  # the client's host, if it can be trusted; "" = not known
     via: str  # the balancer that the connection came through; "" = none
     is_tls: bool
     certificate: Certificate

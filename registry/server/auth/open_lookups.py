@@ -1,7 +1,7 @@
 """Says which lookups (105) are allowed to everybody, so that one answer may be kept for all senders.
 
-Reading is allowed to everybody unless a rule denies it. So a lookup that is not signed is allowed if no rule can deny
-its topic to anybody, and its sender is enabled, in the network that the user is bound to, and not denied all topics.
+Reading is allowed to everybody unless a rule denies it. So an unsigned lookup is allowed if no rule can deny its topic
+to anybody, and if its sender is enabled, is in a network that the user is bound to, and is not denied all topics.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...auth.users import Effect, User
 from ...networks import Address
 
 _MOST_PATTERNS: Final = 100
-"""Only this many patterns are tested for each topic: lookups of users with more are not kept in the cache."""
+"""A topic is compared with at most this many patterns: a user whose rules have more gets no kept answers."""
 _EVERYTHING: Final = "*"
 
 
@@ -24,7 +24,7 @@ class OpenLookups:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._bound: set[str] = set()
+        self._bound: set[str] = set()  # users who may not ask: denied all topics, or with too many patterns
         denied = _denied_topics(policy.anonymous)
         for user in policy.users.values():
             topics = _denied_topics(user)
@@ -37,13 +37,14 @@ class OpenLookups:
         self._patterns = tuple(Pattern(topic) for topic in denied if "*" in topic)
 
     def has(self, topic: str | None) -> bool:
-        """Whether no user who :meth:`may_ask` is denied this topic."""
+        """Whether every user who :meth:`may_ask` may look up this topic."""
         return topic not in self._names and not any(pattern.fits(topic or "") for pattern in self._patterns)
 
     def may_ask(self, user: User | None, source: Address | None) -> bool:
-        """Whether a user may look up every topic that is open; None: nobody that is known.
+        """Whether a user may look up every topic that this object :meth:`has`.
 
         Args:
+            user: None: an unknown one.
             source: the address of the connection; None: not known.
         """
         known = self._policy.anonymous if user is None else user

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, what was proved of them, and whether they are still there.
+"""Who is at the other end of a connection, what the peer has proved, and whether it is still there.
 
 A process that was paused does not know when old bytes came, and reads them before it learns that their sender has
 closed. So this module asks the kernel.
@@ -26,7 +26,7 @@ _DATA_AGE_AT: Final = 52
 
 
 class Verified(NamedTuple):
-    """A registration whose signature fits: until then the next one with its digest is by the same caller."""
+    """A registration whose signature is right. Until ``until_s``, one with the same digest is by the same caller."""
 
     caller: Caller
     policy: Policy
@@ -48,15 +48,14 @@ class LastDecision(NamedTuple):
 class Peer:
     """The other end of a connection, as rules, limits and the handlers of requests see it.
 
-    address: of the client, for the log. host: the same without its port, what limits depend on: a PROXY header that is
-        not believed changes only the first. source: what rules depend on; "" = not known. via: the balancer that the
-        connection came through; "" = none.
-    caller: who sent the write that is executed; None: nothing was decided. last_caller: the last user that a request
-        proved; requests without a known user do not change it. own_caller: the sender of unsigned requests;
-        None: not found yet for the policy in force. verified: the last signed registration over it. looked:
-        the last one of all.
+    address: of the client, for the log. host: the host on which limits depend: the client's, or the balancer's if its
+        PROXY header is not believed. source: the host on which rules depend; "" = not known. via: the balancer that
+        the connection came through; "" = none.
+    caller: who sent the write that is executed; None: nothing was decided. last_caller: the last known user who sent a
+        request. own_caller: the sender of unsigned requests; None: not found yet for the policy in force.
+        verified: the last registration with a right signature. looked: the last registration that was decided on.
     channel: what Redis calls the connection. closed_as, was_reset: how it ended. hung_up: whether the peer is known to
-        have closed it: nobody hears an answer, and what it registered goes at once.
+        have closed it: nobody reads an answer then, and the brokers that it registered are removed at once.
     said_s: when the write that is executed was sent; heard_s: when a broker was last heard over it, 0: never
         (time.perf_counter()).
     """
@@ -82,7 +81,7 @@ class Peer:
         self.said_s = self.heard_s = 0.0
 
     def named_by_proxy(self, address: str, *, counts: bool) -> None:
-        """A PROXY header names the client; counts: rules use that address; else its address is unknown to them."""
+        """A PROXY header names the client; counts: limits and rules use that address, else only logs and events do."""
         self.via, self.address, self.source = self.address, address, ""
         if counts:
             self.host = self.source = address.rpartition(":")[0]
@@ -103,15 +102,15 @@ class Peer:
         return perf_counter() - self.said_s
 
     def has_hung_up(self) -> bool:
-        """Whether the peer has closed the connection, also if that was not read yet."""
+        """Whether the peer has closed the connection, even if this process has not read that yet."""
         self.hung_up = self.hung_up or _look(self._transport)[0]
         return self.hung_up
 
 
 def _look(transport: Any) -> tuple[bool, float]:
-    """Whether the peer has closed the connection, read or not, and the seconds since its last data came.
+    """Ask the kernel whether the peer has closed the connection, and how many seconds ago its last data came.
 
-    (False, 0.0) where the kernel does not say it: it is no Linux, or no TCP connection.
+    (False, 0.0) if the kernel cannot tell: it is not Linux, or the connection is not TCP.
     """
     end: Any = transport.get_extra_info("socket") if transport is not None else None
     if end is None or not hasattr(socket, "TCP_INFO"):

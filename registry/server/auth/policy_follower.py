@@ -1,4 +1,5 @@
-"""Keeps a worker's rules equal to those in Redis: reads them at the start, and when an event or renewal shows others.
+"""Keeps a worker's rules equal to those in Redis: reads them at the start, and when an event or renewal says that they
+changed.
 
 While Redis is away, the last known rules stay in force. A Redis that came back with older rules, or without any, gets
 back what it lost: a loss never allows more requests.
@@ -28,9 +29,10 @@ NO_USERS: Final = Policy(Mode.ENFORCE)
 
 
 class PolicyFollower:
-    """The rules of one worker.
+    """The rules of one worker. policy: the rules in force; None: none were read yet.
 
-    policy: in force; None: none was read yet. use: called with each policy that comes into force.
+    Args:
+        use: called with each policy that comes into force.
     """
 
     def __init__(self, policies: PolicyStore, use: Callable[[Policy], object]) -> None:
@@ -46,7 +48,11 @@ class PolicyFollower:
         return 0 if self.policy is None else self.policy.revision
 
     async def start(self) -> None:
-        """Read the rules for the first time; StartError: they cannot be read, and are enforced in this namespace."""
+        """Read the rules for the first time.
+
+        Raises:
+            StartError: they cannot be read, but this namespace enforces them.
+        """
         try:
             await self._read()
         except StoreUnavailable:
@@ -61,12 +67,12 @@ class PolicyFollower:
             self._due.set()
 
     def heard(self, revision: int) -> None:
-        """Redis has rules of this revision, as an event or a renewal says."""
+        """Note that Redis has rules of this revision, and read them if they are not in force."""
         if revision != self.revision:
             self._due.set()
 
     async def run(self) -> None:
-        """Follow. Runs until cancelled."""
+        """Read the rules again whenever Redis has others. Runs until cancelled."""
         while not cancelled():
             await self._due.wait()
             self._due.clear()

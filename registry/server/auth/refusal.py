@@ -22,10 +22,10 @@ _TEXT_CHARS: Final = 1000
 class Refusal(NamedTuple):
     """Why a request is refused."""
 
-    kind: RefusedKind  # of such requests, as they are counted together
-    how: How  # the user of kind is known, or claims to be
+    kind: RefusedKind  # requests of one kind are counted together
+    how: How  # how the sender is known, or claims to be
     source: str  # the client's address
-    words: Callable[[], tuple[str, str]]  # makes text and command; a fleet that is only observed needs them seldom
+    words: Callable[[], tuple[str, str]]  # makes text and command only when needed: with the mode observe, seldom
 
     @property
     def text(self) -> str:
@@ -35,7 +35,7 @@ class Refusal(NamedTuple):
 
     @property
     def mend(self) -> str:
-        """The command that would allow it; "" = none would."""
+        """The command that would allow the request; "" = no command would."""
         mend = self.words()[1]
         # never propose a command that is cut off, or that has control characters
         return mend if len(mend) <= _TEXT_CHARS and printable(mend) == mend else ""
@@ -64,7 +64,11 @@ class Refusal(NamedTuple):
         cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str,
         mend: Callable[[], str] = str,
     ) -> Self:  # fmt: skip
-        """A refusal of a request that the rules allow; mend: makes the command that would allow it."""
+        """A refusal of a request that its sender has the right to send, but that fails another check.
+
+        Args:
+            reason: the failed check. missing: what the check asks for. mend: makes the command that would allow it.
+        """
         resources = tuple(str(one)[:MOST_CHARACTERS] for one in need.resources[:MOST_RESOURCES])
         kind = RefusedKind(caller.name or ANONYMOUS, need.right, resources, reason)
 
@@ -84,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 def _proxied(origin: Origin) -> str:
-    """Why the address is not known although the connection names one."""
+    """Why the client's address is not known although a PROXY header names one."""
     if origin.via and not origin.source:
         return f" (the PROXY header of {origin.via} does not count: proxyProtocolFrom does not name it)"
     return ""

@@ -1,4 +1,4 @@
-"""Counts decisions for /metrics, and tells Redis and the log of what was refused.
+"""Counts decisions for /metrics, and reports refused requests to Redis and the log.
 
 The first refusal of a kind is reported at once, then come summaries. The number of kinds is bounded: their names come
 from peers who have proved nothing.
@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 
 _SUMMARY_EVERY_S: Final = 10.0
 USED_EVERY_S: Final = 60.0
-# Requests that are refused for the first time: reported after this time, this many kinds at a time.
+# New kinds of refused requests: reported after this time, at most this many kinds at a time.
 _SOON_S: Final = 0.2
 _NEW_AT_A_TIME: Final = 10
-# Lines in the log between two summaries: a fleet that is only observed must not fill it.
+# The most lines in the log between two summaries: while the mode is observe, a fleet must not fill the log.
 _MOST_LINES: Final = {True: 20, False: 3}  # enforced -> lines
 # The most kinds with a count of their own between two summaries, and the most kinds that are remembered as reported.
 MOST_KINDS: Final = 300
 _MOST_TOLD: Final = 3000
-# The most kinds with unknown names, of one address and of all. So they cannot fill the 2,000 that Redis keeps before
-# honest clients, which ask every 30 s, have asked again.
+# The most kinds with names that nobody knows, of one address and of all, between two summaries. So an attacker cannot
+# fill the 2,000 kinds that Redis keeps before honest clients, which ask every 30 s, have asked again.
 MADE_UP_OF_ADDRESS: Final = 50
 MADE_UP: Final = 200
 
@@ -52,7 +52,7 @@ class _Count:
 
 
 class Tally:
-    """What one worker decided since its start, and what it has not told yet.
+    """What one worker decided since its start, and what it has not reported yet.
 
     last_anonymous_write_s: when an unknown sender last changed something (unix time); 0 = never.
 
@@ -76,7 +76,7 @@ class Tally:
         self._failures: dict[str, int] = {}
         self._untold: dict[RefusedKind, _Count] = {}
         self._told: dict[RefusedKind, None] = {}
-        self._made_up: dict[str, int] = {}  # address -> kinds with names that nobody knows, since the last summary
+        self._made_up: dict[str, int] = {}  # address -> how many kinds with unknown names, since the last summary
         self._is_known = is_known
         self._only_counted = 0
         self._lines = self._unlogged = 0
@@ -91,7 +91,7 @@ class Tally:
         self._allowed += 1
 
     def refused(self, refusal: Refusal, *, enforced: bool) -> None:
-        """A request is refused; not enforced: it would be."""
+        """Count a request that the rules refuse; not enforced: it is executed nevertheless."""
         self._refused[enforced] += 1
         kind = self._kind(refusal)
         self._failures[kind.reason] = self._failures.get(kind.reason, 0) + 1
@@ -110,7 +110,7 @@ class Tally:
         count.last, count.enforced = Last(refusal.source, refusal.how), enforced
 
     def _kind(self, refusal: Refusal) -> RefusedKind:
-        """The kind of a refusal. An address has a few kinds with unknown names; all others of these are one kind."""
+        """The kind that a refusal counts for. Beyond a few kinds with unknown names, all others count as one kind."""
         kind = refusal.kind
         if kind in self._untold or self._is_known(kind):
             return kind
@@ -148,7 +148,7 @@ class Tally:
     # telling
 
     async def run(self) -> None:
-        """Tell of what is refused, and of secrets that are used. Runs until cancelled."""
+        """Report refused requests and used secrets to Redis. Runs until cancelled."""
         loop = asyncio.get_running_loop()
         next_summary = loop.time() + _SUMMARY_EVERY_S
         next_used = loop.time()
@@ -190,13 +190,13 @@ class Tally:
         self._made_up.clear()
 
     async def close(self) -> None:
-        """Write what is left to Redis, once, and end."""
+        """Report to Redis once what was not reported yet."""
         self._used.update(self._signed_again())
         await self._tell(list(self._untold))
         await self._note_used()
 
     async def _tell(self, kinds: list[RefusedKind]) -> None:
-        """Tell of these kinds; what Redis does not take is kept for the next time."""
+        """Report these kinds to Redis; while Redis is away, keep them for the next report."""
         for mode, enforced in ((Mode.ENFORCE, True), (Mode.OBSERVE, False)):
             counts = {kind: self._untold.pop(kind) for kind in kinds if self._is_now(kind, enforced)}
             if not counts:

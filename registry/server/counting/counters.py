@@ -32,7 +32,7 @@ GROUPS: Final = ("lookup", "read", "heartbeat", "registration", "write")
 
 
 class Closed(StrEnum):
-    """Each reason; a connection counts under the first one that applied."""
+    """Why a connection was closed; if several reasons apply, the first one counts."""
 
     CLIENT = "client"  # the peer or the network closed it
     LATE = "late"  # the same, some time ago: this process was paused, and the client may be back elsewhere
@@ -73,7 +73,7 @@ class Counters:
 
     bad_frames: int = 0
     lookups_error: int = 0
-    lookups_found: int = 0  # without those in lookups_known, which are in no other number
+    lookups_found: int = 0  # without those in lookups_known
     lookups_known: int = 0  # found, and answered from the lookup cache
     lookups_not_found: int = 0
     registrations_changed: int = 0
@@ -83,7 +83,7 @@ class Counters:
     slow_clients: int = 0
     stale_answers: int = 0
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """By request code (-1: an unknown one) and response code, without the lookups in the four numbers above."""
+    """By request code (-1: an unknown one) and response code, without the lookups that ``lookups_...`` count."""
     closed: dict[Closed, int] = field(default_factory=lambda: dict.fromkeys(Closed, 0))
     durations: dict[str, Durations] = field(default_factory=lambda: {group: Durations() for group in GROUPS})
 
@@ -132,5 +132,5 @@ class Counters:
         return dict(found)
 
     def told_durations(self) -> dict[str, Told]:
-        """The histograms by metric, for the same line."""
+        """The histograms by metric, for the same status line."""
         return {f'request_seconds{{group="{group}"}}': one.told() for group, one in self.durations.items()}

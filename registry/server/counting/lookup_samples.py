@@ -1,8 +1,8 @@
-"""Times some lookups a second, while all others pass without a look at a clock.
+"""Times a few lookups each second; all other lookups are answered without reading a clock.
 
-Twice a second some connections get a :class:`Sample` in the place of their lookup cache. It starts a timer
-when the next bytes come, puts the cache back, and lets the cache answer. The timer ends with this turn of the event
-loop: then the answer, and those of all other connections of this turn, are in their sockets.
+Twice a second some connections get a :class:`Sample` in the place of their lookup cache. When the next bytes come, it
+starts a timer, puts the cache back, and lets the cache answer. The timer ends with this turn of the event loop: by then
+all answers of this turn are in their sockets, also those of other connections.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .counters import Counters
 AT_A_TIME: Final = 32
 """At most this many connections are sampled, twice a second."""
 _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-_MAX_FRAME_BYTES: Final = 4096  # longer ones are no lookups worth a second decoding
+_MAX_FRAME_BYTES: Final = 4096  # longer frames are not decoded a second time
 
 
 class KnownLookups(Protocol):
-    """Answers lookups of a connection whose bytes are known."""
+    """Answers the lookups that it knows by their bytes; asked: called with the route of each."""
 
     def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
-        """The answer to one whole frame; None: it is not known."""
+        """The answer to one whole frame; None: the frame is not known."""
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: Callable[[Any], object]) -> int:
-        """Answer the frames at the beginning; returns their size."""
+        """Append the answers to the known frames at the beginning of data; returns the size of these frames."""
 
 
 class Sampled(Protocol):

@@ -1,6 +1,7 @@
 """Slows down the guessing of secrets: limits how many wrong signatures of an address, and of a user, are checked.
 
-Nobody is locked out by what others do elsewhere: signatures from an address without a wrong one are always checked.
+A user is never locked out by what happens at other addresses: signatures from an address that sent no wrong one lately
+are always checked.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ OF_USER_BURST: Final = 60
 _MOST_ADDRESSES: Final = 8192
 _MOST_USERS: Final = 10_000
 _MEMORY_S: Final = 600
-"""After a wrong signature an address counts as failing for this time."""
+"""After its first wrong signature an address counts as failing for this time."""
 
 
 class Failures:
     """Wrong signatures that one worker has seen.
 
     Args:
-        account_of: the address, or the network, for which a host counts.
-        limited_account: the same; "" for a host without limits: for it only the user's failures count.
+        account_of: gives the address, or the network, under which a host is counted.
+        limited_account: the same, but "" for a host without limits: only the failures of its user are limited.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ _MOST_ADDRESSES: Final = 8192
 
 
 class Waiter(Protocol):
-    """A connection that waits, for time or for the tables."""
+    """A connection that waits until its address has time, or until the tables are read."""
 
     @property
     def host(self) -> str:
@@ -30,7 +30,7 @@ class Waiter(Protocol):
 
 
 class Slice:
-    """Work for one address, until it is over."""
+    """The work that a connection does without a pause: counts its time, and says when the connection must wait."""
 
     __slots__ = ("_account", "_first", "_since_ns", "_time")
 
@@ -59,7 +59,7 @@ class LoopTime:
     """The time of one worker's event loop, by address.
 
     Args:
-        limited_account: the address, or the network, for which a host counts; "" = no limit holds for it.
+        limited_account: gives the address, or the network, under which a host is counted; "" = it has no limit.
         later: calls a function after a number of seconds.
     """
 
@@ -77,7 +77,7 @@ class LoopTime:
         return sum(map(len, self._waiting.values()))
 
     def begin(self, host: str) -> Slice | None:
-        """Begin to work for this address; None: no limit holds for it."""
+        """Begin to work for this host; None: it has no limit."""
         account = self._account_of(host)
         return Slice(self, account, self._clock_ns()) if account else None
 
@@ -90,7 +90,7 @@ class LoopTime:
         self._buckets.take(account, now_ns, for_ns=PART * spent_ns)
 
     def worked(self, host: str, spent_ns: int) -> None:
-        """Count the time of work for this host that ran in a task of its own; unlimited hosts have no account."""
+        """Count the time of work for this host that ran in a task of its own, unless the host has no limit."""
         account = self._account_of(host)
         if account:
             self.spent(account, spent_ns, self._clock_ns())
@@ -115,7 +115,7 @@ class LoopTime:
     def _go_on(self, account: str) -> None:
         waiting = self._waiting.pop(account)
         if waiting and self._buckets.has_token(account, self._clock_ns()):
-            waiting.popleft().go_on()  # it may wait again: behind the others
+            waiting.popleft().go_on()  # if it calls wait() again, it comes behind the others
         waiting += self._waiting.get(account, ())
         if waiting:
             first = account not in self._waiting

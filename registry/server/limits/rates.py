@@ -24,10 +24,10 @@ from .summary_log import SummaryLog
 from .token_buckets import TokenBuckets
 
 MOST_ADDRESSES: Final = 8192
-"""Addresses whose buckets are kept, of each kind."""
+"""The most addresses whose buckets one limit keeps."""
 
 PLACES: Final = 2
-"""The most waiting writes of one address: the places for all, divided by this."""
+"""One address may have as many waiting writes as there are places for all addresses, divided by this number."""
 
 _ALL: Final = ""
 _IPV6_BITS: Final = 64
@@ -38,7 +38,7 @@ _WHAT: Final[dict[Kind, str]] = {
     "new_brokers": "new brokers",
 }  # fmt: skip
 
-# 103 is not among them: whether it writes anything is known only when Redis has compared it with the last one.
+# Not REGISTER_BROKER (103): only Redis, which has the broker's last registration, knows whether a new one differs.
 _KIND_OF: Final[dict[int, Kind]] = {
     RequestCode.UNREGISTER_BROKER: "writes",
     RequestCode.PUT_KV_CONFIG: "admin_writes",
@@ -52,7 +52,7 @@ _KIND_OF: Final[dict[int, Kind]] = {
 
 
 class _Limit:
-    """One limit and what it has counted; ``buckets`` is None while there is no limit."""
+    """One limit and what it has counted; ``buckets`` is None while no rate is limited."""
 
     def __init__(self, setting: str) -> None:
         self.key = options()[setting].key
@@ -71,7 +71,7 @@ class _Limit:
 
 
 class _Kind(NamedTuple):
-    """The limits of one kind of event; mode: the name of its setting."""
+    """The limits of one kind of event; mode: the setting that is "off", "observe" or "enforce"."""
 
     what: str
     mode: str
@@ -79,22 +79,18 @@ class _Kind(NamedTuple):
     namespace: _Limit
 
 
-def _kind(name: Kind, what: str) -> _Kind:
-    return _Kind(
-        what, f"limit_{name}", _Limit(f"address_{name}_per_second"), _Limit(f"namespace_{name}_per_second")
-    )  # fmt: skip
-
-
 class Rates:
-    """The limits of one worker; clock_ns: of the buckets.
-
-    Methods that count a request raise RateExceeded if it must be refused.
-    """
+    """The limits of one worker. Methods that count a request raise RateExceeded if it must be refused."""
 
     def __init__(self, settings: Settings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock_ns = clock_ns
         self._log = SummaryLog()
-        self._kinds = {name: _kind(name, what) for name, what in _WHAT.items()}
+        self._kinds = {
+            name: _Kind(
+                what, f"limit_{name}", _Limit(f"address_{name}_per_second"), _Limit(f"namespace_{name}_per_second")
+            )
+            for name, what in _WHAT.items()
+        }
         self._open: dict[str, int] = {}  # account -> its open connections
         self._waiting: dict[str, int] = {}  # account -> its writes that wait
         self.failures = Failures(_account_of, self.limited_account, clock_ns)
@@ -115,11 +111,11 @@ class Rates:
     # counting
 
     def account_of(self, host: str) -> str:
-        """The address, or the network, for which this host counts."""
+        """The address, or the network, under which this host is counted."""
         return _account_of(host)
 
     def limited_account(self, host: str) -> str:
-        """The same; "" when it has no limits of its own (``unlimitedAddresses``)."""
+        """The address, or the network, under which this host is limited; "" = ``unlimitedAddresses`` names it."""
         return self._limited(host)
 
     def loop_time(self, later: Callable[[float, Callable[[], None]], object]) -> LoopTime:
@@ -146,7 +142,7 @@ class Rates:
         return ""
 
     def closed(self, host: str) -> None:
-        """A connection that was counted is closed."""
+        """Stop counting a connection that :meth:`opened` has counted."""
         account = _account_of(host)
         self._open[account] -= 1
         if not self._open[account]:
@@ -158,7 +154,7 @@ class Rates:
         self._places.refused += 1
 
     def begun(self, host: str, most: int) -> bool:
-        """Count a write of this address that begins to wait; False: the address has half of the places (most) already.
+        """Count a write that begins to wait; False: too many of its address wait already. most: the places for all.
 
         Call :meth:`ended` when the write is done.
         """
@@ -180,13 +176,12 @@ class Rates:
             self._waiting.pop(account, None)
 
     def check_refused(self, code: int, host: str) -> None:
-        """Count a request that is refused by the rules: for its address alone, never for all together.
+        """Count a request that the rules refuse: for its address alone, never for all together.
 
         Raises:
-            RateExceeded: its address sends so many that even the refusal is not sent.
+            RateExceeded: its address sends too many; the client gets this error instead of the refusal.
         """
-        kind = _KIND_OF.get(code, "writes")
-        self.check(kind, host, of_all=False)
+        self.check(_KIND_OF.get(code, "writes"), host, of_all=False)
 
     def check_request(self, code: int, host: str) -> None:
         """Count a request, if its code alone says that it is a write."""
@@ -260,7 +255,7 @@ class Rates:
 
 @lru_cache(MOST_ADDRESSES)
 def _account_of(host: str) -> str:
-    """The key of an address's buckets: the address itself, or its network (IPv6)."""
+    """What a host is counted under, its account: its address, or its network of 64 bits (IPv6)."""
     address = parse_address(host)
     if address is None:
         return host or "?"

@@ -1,4 +1,4 @@
-"""Logs what strangers may cause again and again: the first event at once, then one summary a minute."""
+"""Logs what strangers may cause again and again: the first events at once, then one summary a minute."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ logger = logging.getLogger(__name__)
 
 SUMMARY_S: Final = 60.0
 LINES: Final = 10
-"""Addresses that get lines of their own for one kind, until the next summary."""
+"""The most addresses that get lines of their own for one kind, until the next summary."""
 LINES_EACH: Final = 5
-"""Lines for each of them: somebody who searches for the reason of a refusal tries again, in other ways."""
+"""The most lines for each: somebody who looks for the reason of a refusal tries again, in other ways."""
 _KINDS: Final = 100
 _ADDRESSES: Final = 1000
 _SHOWN: Final = 5
@@ -28,7 +28,7 @@ class _LoggedKind:
 
 
 class SummaryLog:
-    """The events since the last summary. A kind without events in that time begins again."""
+    """The events since the last summary. A kind whose events all had lines of their own is forgotten then."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, _LoggedKind] = {}
@@ -38,7 +38,7 @@ class SummaryLog:
         """Log this text, or only count it if the log has enough lines of its kind, or of its kind and address.
 
         Args:
-            kind: what summaries call it. lines: how many addresses have lines of their own, and at most how many each.
+            kind: its name in summaries. lines: the most addresses with lines of their own, and the most lines of each.
         """
         if kind not in self._kinds and len(self._kinds) >= _KINDS:
             kind = "others"

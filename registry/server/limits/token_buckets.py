@@ -50,7 +50,7 @@ class TokenBuckets:
         return self._full_at_ns.get(key, 0) > now_ns
 
     def take(self, key: str, now_ns: int, for_ns: int | None = None) -> None:
-        """Take one token. for_ns: take what is filled again in this time, even if the bucket has less."""
+        """Take one token. for_ns: take the tokens of this time instead, even if the bucket has fewer."""
         buckets = self._full_at_ns
         buckets[key] = max(buckets.get(key, 0), now_ns) + (self._token_ns if for_ns is None else for_ns)
         buckets.move_to_end(key)

@@ -30,7 +30,7 @@ _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class TablesAwaited(Exception):
-    """A request needs the tables, which are still being read; early: the object at which it waits."""
+    """A request needs the tables, which are still being read; early: lets the connection wait for them."""
 
     def __init__(self, early: EarlyLookups) -> None:
         super().__init__()
@@ -44,7 +44,8 @@ class Answering:
         known: learns the lookups that are answered here.
         in_flight: the most writes of all connections together; more are refused.
         decode: decodes one frame, or only its head.
-        not_sent_away: called with a connection that asks while draining, and is too old for code 1500 (GO_AWAY).
+        not_sent_away: called with a connection that asks while draining, if its client is too old for code 1500
+            (GO_AWAY).
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Answering:
             since_s = perf_counter() if code != _LOOKUP else 0.0
             try:
                 answer = read(context, command, opaque)
-                if code == _LOOKUP and answer is not None:  # the handler counts it
+                if code == _LOOKUP and answer is not None:  # the handler has counted it
                     context.answers.note_asked(command.ext_fields, asker.asked.note)
                     if context.lookup_counts.in_vain:
                         context.lookup_counts.asked_by(asker.host)
@@ -117,13 +118,13 @@ class Answering:
     def of_head(self, asker: OpenConnection, head: bytes, announced_bytes: int) -> bytes | None:
         """The refusal of a request of which only the header has come; None: the header is no reason to refuse it.
 
-        Empty bytes: it is refused, and the client wants no answer.
+        Empty bytes: the frame is to be skipped without an answer.
 
         Args:
-            head: mark word and header of the frame. announced_bytes: its size with its length word.
+            head: mark word and header of the frame. announced_bytes: the frame's size with its length word.
 
         Raises:
-            RemoteProtocolError: it is no header.
+            RemoteProtocolError: the header cannot be decoded.
         """
         command = self._decode(head)
         if command.flag & FLAG_RESPONSE:
@@ -165,7 +166,11 @@ class Answering:
     def _answer_early(
         self, early: EarlyLookups, asker: OpenConnection, command: Command, opaque: int, frame_bytes: int
     ) -> None:  # fmt: skip
-        """Answer a lookup before the tables are read, unless rules are enforced: rules need the tables."""
+        """Queue a lookup that is answered before the tables are read.
+
+        Raises:
+            TablesAwaited: it is no lookup, there is no place, or rules are enforced (they need the tables).
+        """
         context = self._context
         enforces = context.authorization is not None and context.authorization.enforces
         if (
@@ -176,7 +181,7 @@ class Answering:
         asker.queue(early.lookup, command, opaque, frame_bytes)
 
     def _refused_write(self, asker: OpenConnection, command: Command, opaque: int, refusal: Refusal) -> bytes:
-        """The answer to a write that the rules refuse: it is not queued, and counts only for its address's limit."""
+        """The answer to a write that the rules refuse before it is queued; it counts only for its address's limit."""
         context = self._context
         if command.code == RequestCode.REGISTER_BROKER:
             context.counters.registrations_refused += 1
@@ -187,7 +192,7 @@ class Answering:
         return context.replies.no_permission(opaque, refusal.text)
 
     def _begin(self, asker: OpenConnection, command: Command, opaque: int, frame_bytes: int) -> bytes | None:
-        """Queue a write or hold a route watch; returns an answer if that is refused."""
+        """Queue a write or hold a route watch; returns an answer if the request is refused or unknown."""
         context, authorization = self._context, self._context.authorization
         write = self.writes.get(command.code)
         if write is not None:

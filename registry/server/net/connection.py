@@ -27,9 +27,9 @@ from .large_frames import LARGE_FRAME_BYTES
 from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 
-# Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
+# Answers of one read are written in pieces of about this size: so it shows early when a client does not read.
 _WRITE_BYTES = 1 << 20
-# Unread answers of a client whose address holds more than its share; with more, its reading pauses.
+# The most unread answers of a client whose address holds more than its share; with more, its requests are not read.
 _SMALL_BUFFER_BYTES = 64 << 10
 _PROGRESS_BYTES = 64 << 10  # a frame that grew by this makes progress: its time begins anew
 
@@ -52,7 +52,7 @@ class ServerConnection(OpenConnection):
         self._watched_bytes = self._progress_bytes = 0
         self.closing = self._reading_paused = False
         self._large = self._waits = self._sends_large = self._is_waiting = False
-        self._skip_bytes = 0  # left to skip of a too long frame: an earlier close could lose the answer
+        self._skip_bytes = 0  # the bytes of a too long frame to skip before the close: closing earlier loses the answer
 
     # asyncio.Protocol
 
@@ -102,7 +102,7 @@ class ServerConnection(OpenConnection):
             self._backlog += frames
         elif frames or out:
             self._answer(frames, out)
-        if reader.pending and connections.answering.early is not None:  # no lookup is so large
+        if reader.pending and connections.answering.early is not None:  # a lookup seldom comes in pieces
             self._wait_for(connections.answering.early.wait, [])
             return
         if self._large or reader.announced_bytes >= LARGE_FRAME_BYTES:
@@ -116,7 +116,8 @@ class ServerConnection(OpenConnection):
         if self.paused_at_s is None:
             self.paused_at_s = self._connections.clock_s
         self._pause_reading()
-        asyncio.get_running_loop().call_soon(self.measure)  # not inside a write: it may close the connection
+        # later, not inside the write that led here: measure() may close the connection
+        asyncio.get_running_loop().call_soon(self.measure)
 
     def resume_writing(self) -> None:
         """The client reads again: answer the waiting requests, and resume reading."""
@@ -147,7 +148,7 @@ class ServerConnection(OpenConnection):
         self._look_at_large_frame()
         self.unread_bytes = 0
         self._hold()
-        # Nothing is sent or decided any more; each of these holds this connection: see process/memory.py.
+        # These may refer back to this connection, and a cycle might never be freed: see process/memory.py.
         self._transport = self.verified = self.looked = None
         self.known = self._connections.known_at_first
         if self._writes.task is None:
@@ -163,7 +164,7 @@ class ServerConnection(OpenConnection):
             self._hold()
 
     def stalled_bytes(self, before_s: float) -> int:
-        """Bytes held of a frame that began before this time; with unread answers if the client is silent since then."""
+        """Bytes of a frame that began before this time, and unread answers of a client that was silent since then."""
         unfinished = self._reader.pending_bytes if (self.frame_since_s or math.inf) < before_s else 0
         return unfinished + (self.unread_bytes if self.active_at_s < before_s else 0)
 
@@ -196,7 +197,7 @@ class ServerConnection(OpenConnection):
         self._hold()
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
-        """Close the connection because of bytes that are no frame, and count that."""
+        """Count bytes that are no frame, and close the connection for them."""
         if self.closing:
             return
         self._context.counters.bad_frames += 1
@@ -261,7 +262,7 @@ class ServerConnection(OpenConnection):
             slice_.end()
 
     def _wait_for(self, wait: Callable[[ServerConnection], None], frames: list[bytes]) -> None:
-        """Read nothing, and answer these frames later: when its address has time again, or the tables are there."""
+        """Pause reading, and keep these frames until the one that waits for us calls :meth:`go_on`."""
         self._backlog = frames + self._backlog
         if not self._is_waiting:
             self._is_waiting = True
@@ -373,7 +374,7 @@ class ServerConnection(OpenConnection):
         if not self._reading_paused and not self.closing:
             self._reading_paused = True
             if self.frame_since_s is not None:
-                self.frame_since_s = math.inf  # the time during which we do not read is not the client's
+                self.frame_since_s = math.inf  # the client's time for the frame stops while we do not read
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:

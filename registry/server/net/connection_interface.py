@@ -27,7 +27,7 @@ class OpenConnection(Peer, asyncio.Protocol):
         self.asked = RoutesAsked()  # the routes that it looked up
         self.active_at_s = now_s  # when its last bytes came
         self.paused_at_s: float | None = None  # since when it does not read
-        self.frame_since_s: float | None = None  # when its unfinished frame began, or last made progress
+        self.frame_since_s: float | None = None  # when its unfinished frame began or grew; inf while it does not read
         self.unread_bytes = 0  # bytes of answers that the client had not read at the last measure()
         self.lost = False
 
@@ -42,7 +42,7 @@ class OpenConnection(Peer, asyncio.Protocol):
 
     @abstractmethod
     def stalled_bytes(self, before_s: float) -> int:
-        """Bytes held of a frame that began before this time; with unread answers if the client is silent since then."""
+        """Bytes of a frame that began before this time, and unread answers of a client that was silent since then."""
 
     @abstractmethod
     def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:

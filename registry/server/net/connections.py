@@ -22,8 +22,8 @@ from .held_memory import HeldMemory
 from .large_frames import LargeFrames
 
 _TICK_S: Final = 0.5
-# Clients close a connection when an answer takes 3 s or more. A process that was paused for about that time may first
-# read requests of connections that are closed already.
+# Clients close a connection when an answer takes 3 s or more. After a pause of about that time, this process may read
+# requests of connections that their clients have closed.
 _STILL_S: Final = 2.0
 _AT_A_TIME: Final = 1000
 
@@ -36,7 +36,7 @@ class ConnectionLimits(NamedTuple):
     connections: int = 20_000  # more of them are turned away
     in_flight: int = 10_000  # more writes of all connections are answered with SYSTEM_BUSY
     held_bytes: int = 256 << 20  # unfinished frames, waiting writes and unread answers of all connections together
-    frame_s: float = 30.0  # within it a frame must be whole, or much longer
+    frame_s: float = 30.0  # a connection whose frame is neither whole nor much longer after this time is closed
     queued_writes: int = 64  # queued_writes, queued_bytes: of one connection before its reading pauses
     queued_bytes: int = 16 << 20
     write_buffer_bytes: int = 4 << 20  # of answers that a client has not read yet, before its reading pauses
@@ -60,12 +60,12 @@ class Connections:
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[OpenConnection] = set()
         """Connections of clients that asked during a drain and are too old for code 1500 (GO_AWAY)."""
-        # without the time in which the loop was blocked: on a slow machine no connection is closed for that
+        # clock_s leaves out the time in which the loop was blocked: it closes no connection because a machine is slow
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         self._stood_still_until_s = -math.inf
         context.on_policy = self.policy_changed
         context.signed_again = self.known.used
-        # who has routes from before a broker name lost its write permission
+        # finds clients that have routes from before a brokerName lost its write permission
         self.drains = Drains(context.view, context.answers, lambda: self.all, lambda: self.clock_s)
         context.view.subscribe(self.drains.applied)
         rates = context.rates
@@ -90,7 +90,7 @@ class Connections:
             self._counted.add(connection)
             why_not = self.context.rates.opened(connection.host)
             if why_not:
-                connection.abort(Closed.RATE, why_not, level=logging.DEBUG)  # the rates log it, but not each one
+                connection.abort(Closed.RATE, why_not, level=logging.DEBUG)  # rates has logged it, or will in a summary
 
     def gone(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed."""
@@ -134,7 +134,7 @@ class Connections:
             samples, asked = AT_A_TIME, 0
             for number, connection in enumerate(list(self.all)):
                 if number % _AT_A_TIME == _AT_A_TIME - 1:
-                    await asyncio.sleep(0)  # lookups need not wait for a walk over 20,000 connections
+                    await asyncio.sleep(0)  # answer lookups meanwhile: there may be 20,000 connections
                 asked += len(connection.asked.routes)
                 if connection.unread_bytes or connection.active_at_s > quiet_before:
                     connection.measure()
@@ -152,7 +152,7 @@ class Connections:
                         Closed.SLOW_CLIENT, f"it has not read its answers for {self.limits.slow_client_s:g} s"
                     )
                 elif since_s == math.inf:
-                    continue  # its frame waits for a turn, and nothing is read of it: that is not idle
+                    continue  # its large frame waits until it may be read: the connection is not idle
                 elif connection.active_at_s < idle_before:
                     connection.close(Closed.IDLE, f"idle for {self.limits.idle_s:g} s")
             if asked > MOST_ASKED:
@@ -164,7 +164,7 @@ class Connections:
         return self.known if self.context.authorization is None else self._unknown
 
     def policy_changed(self) -> None:
-        """Forget what was decided by other rules; close the connections of users that are gone."""
+        """Forget what the old rules decided; close the connections of users that enforced rules no longer know."""
         self.known.clear()
         authorization = self.context.authorization
         for connection in list(self.all):

@@ -1,7 +1,7 @@
 """Reads the first bytes of a new connection: an optional PROXY protocol header, then TLS or a plain frame.
 
-Afterwards the transport's protocol is replaced, so that the bytes of a plain connection go straight to its
-:class:`Connection` without any further cost.
+Afterwards the transport's protocol is replaced: the bytes of a plain connection go straight to its
+:class:`~mqregistry.server.net.connection.ServerConnection`, at no further cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tls_transport import TlsTransport
 
 # The content type of a TLS record that holds a handshake message. A frame that began with it would be too long.
 _TLS_HANDSHAKE: Final = 0x16
-# Java 5.x reads nothing of a connection before it can tell whether a PROXY protocol header comes first.
+# As in Java 5.x, nothing is answered before this many bytes have come: they tell whether a PROXY header comes first.
 _AWAITED_BYTES: Final = len(V2_START)
 _TICK_S: Final = 0.1
 
@@ -37,7 +37,7 @@ class Doorway:
         self.proxy_protocol = proxy_protocol  # whether PROXY headers are read
         self.believed_from = believed_from  # networks of the balancers whose headers are believed
         self._handshake_s = handshake_s
-        # connection -> when it must have opened, in this order
+        # connection -> when its header or handshake must be complete; the earliest comes first
         self._pending: dict[ServerConnection, float] = {}
 
     def __call__(self) -> Opening:
@@ -77,7 +77,7 @@ class Doorway:
 class Opening(SmallReads):
     """The protocol object of a connection until it is known whether it uses TLS.
 
-    It counts against the limits from the start, because its :class:`Connection` exists from the start.
+    Its :class:`ServerConnection` exists, and counts against maxConnections, from the start.
     """
 
     __slots__ = ("_believed", "_connection", "_doorway", "_header", "_header_may_come", "_held", "_transport")
@@ -97,11 +97,11 @@ class Opening(SmallReads):
         connection, doorway = self._connection, self._doorway
         connection.connection_made(transport)
         self._believed = self._header_may_come and doorway.believed_from.has_host(connection.host)
-        if not self._believed:  # else its header will say whose it is
+        if not self._believed:  # else it is counted once its PROXY header has named the client
             doorway.connections.count(connection)
 
     def data_received(self, data: bytes) -> None:
-        """Look what the first bytes are."""
+        """Find out from the first bytes what the client sends."""
         if self._connection.closing:
             return
         self._connection.active_at_s = self._doorway.connections.clock_s

@@ -16,10 +16,10 @@ from .connection_interface import OpenConnection
 SHARE: Final = 8
 """The share of one address is the memory divided by this."""
 STALLED_S: Final = 3.0
-"""A frame that is neither whole nor much longer after this time, and answers that stayed unread for it, make no
-progress; it matters for an address that holds more than its share."""
+"""After this time a frame that is neither whole nor much longer, and unread answers of a silent client, count as
+making no progress. It matters only for an address that holds more than its share."""
 _ROOM: Final = 16
-"""Each time, the memory divided by this is freed: a search through all holders for each frame would cost too much."""
+"""When all hold too much, the memory divided by this is freed: a search through all for each frame costs too much."""
 # A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
 _CHARACTER_BYTES: Final = 4
 _FIELD_BYTES: Final = 160
@@ -36,8 +36,8 @@ class HeldMemory:
 
     Args:
         limit_bytes: they hold no more than this.
-        account_of: the address, or the network, for which a host counts.
-        limited_account: the same; "" for one that is not bound by the share.
+        account_of: gives the address, or the network, under which a host is counted.
+        limited_account: the same, but "" for a host without limits: no share bounds it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HeldMemory:
         self._limit = limit_bytes
         self._account_of = account_of
         self._limited_account = limited_account
-        self._held: dict[OpenConnection, int] = {}  # the one that has held something for the longest time comes first
+        self._held: dict[OpenConnection, int] = {}  # the connection that has held bytes longest comes first
         self._accounts: dict[OpenConnection, str] = {}
         self._by_account: dict[str, int] = {}
 
@@ -77,15 +77,18 @@ class HeldMemory:
             self._make_room()
 
     def has_room(self, holder: OpenConnection, more: int) -> bool:
-        """Whether the address of this connection may hold ``more`` bytes; one without limits of its own may."""
+        """Whether the address of this connection may hold ``more`` bytes; an address without limits always may."""
         account = self._limited_account(holder.host)
         return not account or self._by_account.get(account, 0) + more <= self.share_bytes
 
     def tick(self, now_s: float, crowded: Container[str] = ()) -> None:
-        """Drop connections without progress of addresses beyond their share: the largest first, then the oldest.
+        """Drop connections that make no progress, of addresses beyond their share: the largest first, then the oldest.
 
-        Call it regularly. crowded: addresses with a sender that waits for room in their share; all their connections
-        without progress are dropped.
+        To be called again and again.
+
+        Args:
+            crowded: addresses of which a sender waits for room in their share: all their connections without progress
+                are dropped.
         """
         if self.bytes <= self.share_bytes and not crowded:
             return
@@ -112,7 +115,7 @@ class HeldMemory:
         def rank(one: tuple[OpenConnection, int]) -> tuple[bool, int]:
             return by_account[self._accounts[one[0]]] <= share_bytes, -one[1]
 
-        # among equal sizes the one that has held it longest: the sort keeps the order of the dict
+        # among equal sizes, the connection that has held bytes longest comes first: the sort keeps the dict's order
         for holder, size in sorted(self._held.items(), key=rank):
             holder.drop(
                 f"all clients together hold more than {self._limit} bytes of unfinished frames, waiting requests and "

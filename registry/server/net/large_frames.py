@@ -20,15 +20,16 @@ LARGE_FRAME_BYTES: Final = 2 * SMALL_READ_BYTES
 """Frames from this size on take turns."""
 
 TURN_BYTES: Final = 3 << 20
-"""This many bytes may be sent at a time, by AT_ONCE senders at least."""
+"""Senders have a turn at the same time while their frames have at most this many bytes together."""
 AT_ONCE: Final = 3
+"""This many senders have a turn however large their frames are."""
 PATIENCE_S: Final = 1.0
-# Senders that waited too long may exceed the limit of bytes by this factor.
+# Senders that waited longer than PATIENCE_S may exceed the limit of bytes by this factor.
 _LATE: Final = 4
 
 
 class _Sender(NamedTuple):
-    """One whose frame counts, or will count, for the share of its address; size: of the frame in bytes."""
+    """A connection that sends a large frame. address: whose share the frame counts for. size: of the frame in bytes."""
 
     address: str
     size: int
@@ -36,7 +37,7 @@ class _Sender(NamedTuple):
 
 
 class _Crowd:
-    """The senders of one address that wait for room: smaller frames come first, so that a huge one delays none."""
+    """The senders of one address that wait for room: smaller frames come first, so a huge frame delays no other."""
 
     def __init__(self) -> None:
         self._by_length: dict[int, dict[object, _Sender]] = {}  # bit length of the size -> in the order they came
@@ -48,7 +49,7 @@ class _Crowd:
         self._by_length.setdefault(entered.size.bit_length(), {})[sender] = entered
 
     def remove(self, sender: object, entered: _Sender) -> bool:
-        """Whether it was there."""
+        """Remove a sender; returns whether it was here."""
         alike = self._by_length.get(entered.size.bit_length(), {})
         if alike.pop(sender, None) is None:
             return False
@@ -63,17 +64,17 @@ class _Crowd:
 class LargeFrames:
     """The senders that have a turn, and those that wait for one, in the order in which they came.
 
-    A turn lasts until the frame is answered, but ``patience_s`` at most. After a longer one, other senders wait at most
-    ``patience_s``, too, if there is memory for their frames: a slow or stuck sender delays others by no more. Only
-    senders of its own address wait longer, for their share: it counts a frame from its beginning until it is
-    answered or the sender is gone.
+    A turn lasts until the frame is answered, but at most ``patience_s``. After a turn ended for its length, other
+    senders wait at most ``patience_s``, too, if there is memory for their frames: so a slow or stuck sender delays
+    others by no more. Only senders of the same address wait longer, for room in their share: a frame takes room from
+    its beginning until it is answered or its sender is gone.
 
     Args:
         now: a clock in seconds; may be coarse.
         at_once: senders that have a turn, however large their frames are.
         turn_bytes: more senders have a turn if all their frames together are no larger than this.
         share_bytes: the most bytes of one address's large frames together; a single frame may be larger.
-        room_bytes: the memory that is left for senders that have waited for too long.
+        room_bytes: gives the memory that is left for senders that have waited longer than ``patience_s``.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class LargeFrames:
         self._patience_s = patience_s
         self._share_bytes = share_bytes
         self._room_bytes = room_bytes
-        self._most_bytes = turn_bytes // at_once  # of a frame that count
+        self._most_bytes = turn_bytes // at_once  # a larger frame counts as one of this size
         self._left_bytes = self._turn_bytes = turn_bytes
-        self._stuck_at_s = -math.inf  # when a turn was last lost
-        self._turns: dict[object, tuple[float, int]] = {}  # since when, and how many bytes of those count
+        self._stuck_at_s = -math.inf  # when a turn last ended for its length
+        self._turns: dict[object, tuple[float, int]] = {}  # since when, and the bytes that its frame counts as
         self._waiting: dict[object, tuple[float, _Sender]] = {}
         self._with_address: dict[object, _Sender] = {}
         self._bytes: dict[str, int] = {}  # address -> bytes of its frames that have room
@@ -101,16 +102,16 @@ class LargeFrames:
 
     @property
     def crowded(self) -> list[str]:
-        """The addresses of which a sender waits because others of the same address have their share."""
+        """The addresses of which a sender waits because other senders have used up the address's share."""
         return list(self._without_room)
 
     def enter(self, sender: object, go_on: Callable[[], None], address: str = "", size: int = 0) -> bool:
         """Ask for a turn, because a sender has begun a large frame.
 
         Args:
-            go_on: called, once, when its turn comes later.
-            address: whose share counts; "" has none, and no bound.
-            size: of the frame in bytes.
+            go_on: called once when its turn comes later.
+            address: whose share the frame counts for; "" = no share bounds it.
+            size: of the frame, in bytes.
 
         Returns:
             whether the sender has a turn at once.
@@ -140,7 +141,7 @@ class LargeFrames:
             self._stuck_at_s = self._now()
         self._next()
         if self._stuck_at_s < late:
-            return  # there are many, but each gets its turn
+            return  # no sender was stuck lately: each gets its turn
         room_bytes = min(self._room_bytes(), _LATE * self._turn_bytes)
         for sender in [sender for sender, (since, _) in self._waiting.items() if since <= late]:
             size = self._waiting[sender][1].size
@@ -170,7 +171,7 @@ class LargeFrames:
         return True
 
     def _end_turn(self, sender: object) -> bool:
-        """Whether it had one."""
+        """End the turn of a sender; returns whether it had one."""
         turn = self._turns.pop(sender, None)
         if turn is None:
             return False

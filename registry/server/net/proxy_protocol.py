@@ -2,8 +2,8 @@
 
 Java accepts such a header from every peer, and so does this server unless ``proxyProtocol`` is false. Anybody may send
 one: limits and rules use its address only if the peer is in one of the networks of ``proxyProtocolFrom``. Otherwise
-limits go by the peer's own address, and for rules the client's address is unknown. The address in the header is in
-events, together with the balancer's.
+limits depend on the peer's own address, and for rules the client's address is unknown. Events contain the header's
+address and the balancer's.
 
 Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt, sections 2.1 and 2.2; the 5.x NameServer accepts
 the headers that Netty's HAProxyMessageDecoder accepts.

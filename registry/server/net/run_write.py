@@ -23,7 +23,8 @@ _REGISTER = int(RequestCode.REGISTER_BROKER)
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 # Requests that prove that a broker is alive; after its connection has closed they prove nothing.
 _SIGNS_OF_LIFE = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT}
-# An unregister (104) is followed by the close of its connection. Its script knows who came back since (include/late).
+# A broker closes its connection after this request, so it is executed even then. The script of 104 finds out whether
+# the broker has come back meanwhile (lua/include/late).
 _GOODBYE = int(RequestCode.UNREGISTER_BROKER)
 # A request that was sent right before the close is read within this time, unless this process was paused.
 _LATE_S = 0.1
@@ -32,7 +33,7 @@ _LATE_S = 0.1
 class WriteQueue:
     """The writes of one connection, in the order in which they came. bytes: what unfinished writes hold.
 
-    The connection refers to this queue. The queue does not refer back: nobody would free that cycle
+    The connection refers to this queue, but the queue does not refer back: such a cycle might never be freed
     (registry/server/process/memory.py).
     """
 
@@ -97,7 +98,7 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         if command.code != _GOODBYE:
             _check_sender(command, connection)
         authorization = context.authorization
-        if authorization is None:  # the caller that was found for an earlier write, in another mode, must not count
+        if authorization is None:  # forget the caller of an earlier write, from when rules were in use
             connection.caller = None
         elif command.code != _LOOKUP:  # a lookup was authorized already, as a read
             refusal = await authorization.of_write(command, connection)
@@ -108,11 +109,11 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         await context.given_back()
         try:
             return await write(context, command, opaque, connection)
-        except ChangesLost:  # nothing was written: once more when Redis has got back what it lost
+        except ChangesLost:  # nothing was written: try again when Redis has got back what it lost
             context.health.look_again(has_lost=True)
             await context.given_back()
             return await write(context, command, opaque, connection)
-    except RateExceeded as error:  # the rates log refusals in summary
+    except RateExceeded as error:  # context.rates has logged it, or will in a summary
         return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))
     except NotAllowed as error:
         if command.code == _REGISTER:
@@ -122,7 +123,7 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         # Known failures with a text of their own: bad input, Redis away.
         if command.code == _REGISTER:
             context.counters.registrations_error += 1
-        # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
+        # the lease loop logs once that Redis is away: do not log it again for each request
         away = isinstance(error, StoreUnavailable) and not context.view.freshness.redis_answers
         asked = with_name(command.code, RequestCode)
         if away:
@@ -140,8 +141,8 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
 def _check_sender(command: Command, connection: Peer) -> None:
     """Refuse a request whose connection has closed (SenderGone), if it is a sign of life or older than 0.1 s.
 
-    Nobody waits for its answer, and newer requests may be done: a process that was paused reads such requests when it
-    goes on. Their senders may have sent the opposite to another front end meanwhile, or have ended.
+    A process that was paused reads such requests when it goes on. Nobody waits for their answers, and meanwhile their
+    senders may have ended, or have sent newer requests, even the opposite, to another front end.
     """
     late = connection.said_ago_s > _LATE_S
     if (late and connection.has_hung_up()) or (command.code in _SIGNS_OF_LIFE and connection.hung_up):

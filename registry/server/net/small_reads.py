@@ -1,8 +1,8 @@
 """Reads connections in small pieces, except for large frames whose turn has come.
 
-An event loop reads what a socket has, up to 256 KiB at a time. When thousands of brokers send a registration in the
-same moment, more would be in memory than a worker may hold before it has looked at the first of them. A small piece
-shows that a large frame begins; the rest of it stays in the socket until its turn comes.
+By default an event loop reads up to 256 KiB of a socket at a time. When thousands of brokers send a registration at the
+same moment, it would read more than a worker may hold before the worker has seen the first of them. A small piece
+is enough to see that a large frame begins; the rest of the frame stays in the socket until its turn comes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALL = _LARGE[:SMALL_READ_BYTES]
 
 
 class SmallReads(asyncio.BufferedProtocol):
-    """A protocol that is given small pieces of what its socket has."""
+    """A protocol that gets small pieces of what its socket has, unless it :attr:`reads_much`."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class SmallReads(asyncio.BufferedProtocol):
 
 
 class LargeFrameSender(SmallReads):
-    """The protocol object of a connection once it has sent a large frame: others are read without this detour."""
+    """The protocol object of a connection once it has sent a large frame; before that, reading costs less."""
 
     __slots__ = ("_reader",)
 

@@ -85,7 +85,7 @@ class Tls:
         self._reload_for = ""
         self._complaint = ""
         self.ends: Mapping[str, float] = {}
-        """When the files in use expire, in seconds since 1970: certificate (ours, with its chain), trusted, revoked."""
+        """When the files in use expire, in seconds since 1970; keys: certificate (with its chain), trusted, revoked."""
         self.revoked: frozenset[CertificateId] = frozenset()
         """Certificates that tlsServerCrlPath revokes."""
         if self.mode != "disabled":
@@ -159,7 +159,7 @@ class Tls:
     # files that change
 
     async def watch(self, revoked: Callable[[frozenset[CertificateId]], object] = lambda revoked: None) -> None:
-        """Check the files every second until cancelled; returns at once when there are none.
+        """Check the files every second. Runs until cancelled; returns at once if there are no files.
 
         Args:
             revoked: called with all revoked certificates when there are new ones.
@@ -277,7 +277,7 @@ def _ends(files: TlsFiles) -> dict[str, float]:
 
 
 def _self_signed() -> ssl.SSLContext:
-    import tempfile  # for tests alone
+    import tempfile  # only the test mode needs it
 
     with tempfile.TemporaryDirectory(prefix="mqregistry-tls-") as folder:
         made = TlsFiles(cert_path=f"{folder}/cert.pem", key_path=f"{folder}/key.pem")

@@ -139,7 +139,7 @@ class TlsTransport(SmallReads):
         self._is_open = True
         self._connection.is_tls = True
         shown, der = self._tls.getpeercert(), self._tls.getpeercert(binary_form=True)
-        if shown and der:  # empty unless it was verified
+        if shown and der:  # "shown" is empty unless the certificate was verified
             self._connection.certificate = read_certificate(shown, der)
         self._opened(self._connection)
         logger.debug("%s speaks %s, %s", self._connection.address, self._tls.version(), self._tls.cipher())

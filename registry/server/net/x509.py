@@ -1,8 +1,8 @@
 """Reads from certificates and revocation lists (CRL) what Python's ssl module does not give.
 
 It finds the owner of a client's certificate, the open connections whose certificate was revoked meanwhile (OpenSSL
-checks only new connections), and when files expire. OpenSSL has checked signatures before (X.509, RFC 5280). Unreadable
-parts raise ValueError.
+checks only new connections), and when files expire. It checks no signature: OpenSSL has done so (X.509, RFC 5280).
+Unreadable parts raise ValueError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VERSION: Final = 0xA0
 
 
 class CertificateId(NamedTuple):
-    """Which certificate it is. issuer: its CA's name, DER. serial: the number that the CA gave it."""
+    """Identifies a certificate. issuer: its CA's name, DER. serial: the number that the CA gave it."""
 
     issuer: bytes
     serial: int
@@ -37,7 +37,7 @@ def read_certificate(shown: Mapping[str, Any], der: bytes) -> Certificate:
     """The names of a client certificate's owner, and the issuer and number by which its CA may revoke it.
 
     Args:
-        shown, der: both forms in which :meth:`ssl.SSLObject.getpeercert` gives it, verified.
+        shown, der: the verified certificate, in both forms that :meth:`ssl.SSLObject.getpeercert` gives.
     """
     alternatives = shown.get("subjectAltName", ())
     names = [f"URI:{value}" for kind, value in alternatives if kind == "URI"]
@@ -74,7 +74,7 @@ def end_of_certificates(text: bytes) -> float | None:
     """When the first certificate in a PEM file expires, in seconds since 1970; None: the file has none."""
     ends = []
     for match in _CERTIFICATE_PEM.finditer(text):
-        # number, algorithm, issuer, then from when to when
+        # number, algorithm, issuer, then the first and last moment at which it is valid
         fields = [item for item in _fields(match[1]) if item[0] != _VERSION]
         _, (tag, end) = _items(fields[3][1])
         ends.append(_seconds(tag, end))

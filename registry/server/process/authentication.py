@@ -43,7 +43,7 @@ class Authentication:
         self._follower = PolicyFollower(policies, self._use)
 
     async def start(self) -> None:
-        """Read the rules for the first time; StartError: they cannot be read, and are enforced in this namespace."""
+        """Read the rules for the first time; StartError: they cannot be read, but this namespace enforces them."""
         await self._follower.start()
 
     def tasks(self) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
@@ -55,12 +55,12 @@ class Authentication:
         await self._tally.close()
 
     def applied(self, applied: Applied) -> None:
-        """The view has this change; it may be one of the rules."""
+        """Read the rules again if this change of the view changed them."""
         if isinstance(applied.change, AuthChanged):
             self._follower.heard(applied.change.revision)
 
     def renewed(self, renewal: Renewal) -> None:
-        """The worker's lease was renewed: the reply has the revision of the rules."""
+        """Read the rules again if the reply to a lease renewal has another revision of them."""
         self._follower.heard(renewal.auth_revision)
 
     def gauges(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Logs the same as the Java NameServer about its tables: the KV configuration at times, and what a removal deletes.
+"""Logs about the tables what the Java NameServer logs: the KV configuration at intervals, and what a removal deletes.
 
 Anybody who reaches the port may have written a value: so the log has only the beginning of values, and only of some
 keys. A broker may have tens of thousands of topics: the first ones get a line each, all others share one.
@@ -47,11 +47,7 @@ async def log_kv(kv: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def log_removal(applied: Applied, tables: Tables) -> None:
-    """Log a change of the tables, a line for each row, if it is a removal.
-
-    Args:
-        tables: after it.
-    """
+    """Log a change of the tables, a line for each row, if it is a removal; tables: as they are after the change."""
     if logger.isEnabledFor(logging.INFO):
         for line in removal_lines(applied, tables):
             logger.info("%s", line)

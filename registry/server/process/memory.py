@@ -1,14 +1,14 @@
 """Settings of a worker's memory: which objects Python's garbage collector skips, and what glibc's malloc keeps.
 
 A full collection visits each entry of the tables: with 250,000 topics on 4 brokers each it takes 0.2 s, in which no
-request is answered, and it happens again and again while the tables grow. They have no cycles. An object that the
-collector skips is still freed when nothing refers to it; only a cycle would stay. The objects that come and
-go in great number are connections, and a closed one leaves no cycle.
+request is answered, and it happens again and again while the tables grow. So the collector skips old objects. It may,
+because the tables have no reference cycles: an object that the collector skips is still freed when nothing refers to
+it; only a cycle would stay. Connections come and go in great number, but a closed connection leaves no cycle.
 
 A registration of 10,000 topics comes as 1.7 MB, which is held twice for a moment. By default glibc asks the kernel for
 such blocks each time and returns them at once: 800 page faults, nearly two milliseconds, most of what an unchanged
-registration costs. So blocks of that size are kept, up to a limit; after a burst of changed registrations, once it is
-quiet, all free memory is returned. With another C library nothing happens.
+registration costs. So malloc keeps blocks of that size, up to a limit; after a burst of changed registrations, when no
+more come, all free memory is returned to the system. Other C libraries stay as they are.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...tasks import cancelled
 logger = logging.getLogger(__name__)
 
 LONG_S: Final = 0.01
+"""A full collection that takes longer than this is a long one."""
 # mallopt(3)
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -37,7 +38,7 @@ BURST: Final = 8
 """The number of changed registrations that makes a return of memory worth its time."""
 
 
-def keep_looks_short() -> None:
+def freeze_after_long_collections() -> None:
     """From now on make the collector skip all objects that a long collection found alive."""
     began_s = 0.0
 
@@ -68,7 +69,7 @@ def keep_large_blocks() -> bool:
 
 
 def trim() -> None:
-    """Return free memory to the system: some milliseconds."""
+    """Return free memory to the system. Takes some milliseconds."""
     libc = _libc()
     if libc is not None:
         libc.malloc_trim(0)

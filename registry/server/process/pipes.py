@@ -23,10 +23,10 @@ class Pipe(NamedTuple):
 
 
 class LineWriter:
-    """Writes lines to a pipe without waiting; its reader gets whole lines only, however late it reads.
+    """Writes lines to a pipe without waiting; the pipe's reader gets only whole lines, however late it reads.
 
-    A full pipe accepts a part of a line. The rest of the line is written first next time, and lines without room are
-    left out. A pipe without a reader accepts nothing.
+    A full pipe may accept a part of a line: the rest of it is written before the next line. Lines without room, and
+    lines to a pipe without a reader, are left out.
 
     Args:
         fd: the pipe's end, which does not block.
@@ -47,7 +47,7 @@ class LineWriter:
 
 @contextlib.asynccontextmanager
 async def open_pipe() -> AsyncIterator[Pipe]:
-    """A pipe, whose reader ends with the context. Raises OSError: no more files."""
+    """A pipe, whose reader is closed with the context. Raises OSError if this process may open no more files."""
     read_fd, write_fd = os.pipe()
     reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -60,7 +60,7 @@ async def open_pipe() -> AsyncIterator[Pipe]:
 
 
 async def lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Lines without line ends; a line that is too long is left out."""
+    """The lines that a pipe's writers send, without line ends; a line that is too long is left out."""
     while True:
         try:
             line = await reader.readline()

@@ -57,7 +57,7 @@ from .authentication import Authentication
 from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
 from .figures.worker_status import StatusSources, status
 from .java_log import log_kv, log_removal
-from .memory import keep_large_blocks, keep_looks_short, trim_after_bursts
+from .memory import freeze_after_long_collections, keep_large_blocks, trim_after_bursts
 from .pipes import LineWriter
 from .port.received_connections import ReceivedConnections
 from .port.sockets import advertised
@@ -236,7 +236,7 @@ class Worker:
             if owns_process:
                 gc.freeze()
                 gc.enable()  # it was disabled since the start of this process
-                keep_looks_short()
+                freeze_after_long_collections()
             if not self._stop.is_set():
                 self._say({"event": "ready"})
                 self._answers = True

@@ -24,7 +24,7 @@ from .decoding_turns import OBJECT_BYTES
 KEPT_S: Final = 5.0
 """The topics of a chunk are forgotten when nobody used them for this long; its digest stays."""
 MAX_DECODED_BYTES: Final = 24 << 20
-"""The most memory of decoded topics: about 60,000 of them."""
+"""The most memory of decoded topics: enough for about 60,000 topics."""
 MAX_CHUNKS: Final = 50_000
 """The most chunks. One takes about 200 bytes without its topics: 10 MB for 500 brokers with 10,000 topics each."""
 
@@ -45,7 +45,7 @@ class ChunkCache:
     """The chunks of one worker. See the module.
 
     Args:
-        encode: topics as the script wants them.
+        encode: encodes topics as the registration script wants them.
         max_decoded_bytes, max_chunks: see the constants.
     """
 
@@ -57,7 +57,7 @@ class ChunkCache:
         max_chunks: int = MAX_CHUNKS,
     ) -> None:
         self.known: Final[MutableMapping[bytes, TopicChunk]] = WeakValueDictionary()
-        """Every chunk that is a last body's or was used lately, by its digest."""
+        """Digest -> chunk, for the chunks of every last body and those that were used lately."""
         self.decoded_bytes = 0
         self._encode = encode
         self._max_decoded_bytes = max_decoded_bytes
@@ -82,7 +82,7 @@ class ChunkCache:
             self.forget_body(next(iter(self._bodies)))
 
     def forget_body(self, who: str) -> None:
-        """The broker's next body is read as a whole."""
+        """Forget the broker's last body, so that its next one is read as a whole."""
         gone = self._bodies.pop(who, None)
         if gone is not None:
             self._body_chunks -= len(gone.chunks)
@@ -101,10 +101,10 @@ class ChunkCache:
             self._timer = asyncio.get_running_loop().call_later(KEPT_S, self._forget_unused)
 
     def encoded(self, chunks: Sequence[TopicChunk]) -> list[EncodedTopics] | None:
-        """The topics of these chunks as the script wants them.
+        """The topics of these chunks as the registration script wants them.
 
-        None when some have been forgotten, or a chunk has more topics than an event holds: there is nothing to cut at
-        in a body with spaces between its topics.
+        None: some topics have been forgotten, or a chunk has more topics than an event holds. Such chunks are of bodies
+        with spaces between the topics, which cannot be cut.
         """
         encoded = []
         for chunk in chunks:

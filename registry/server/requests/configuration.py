@@ -1,7 +1,7 @@
 """Changes and shows the run-time configuration of a namespace's front ends over the wire (318, 319).
 
-Anybody who reaches the port may send a 318, and Java applies nearly all of them (CVE-2023-37582). Here the allow-list
-of the table of settings decides, on top of Java's black list (docs/differences.md D14). A request is applied as a
+Java lets everybody who reaches the port change nearly every key (CVE-2023-37582). Here a 318 may change only keys that
+the table of settings allows and that are not in Java's black list (docs/differences.md D14). A request is applied as a
 whole or not at all. Source of the behaviour: DefaultRequestProcessor.updateConfig and Configuration (RocketMQ 5.x).
 """
 
@@ -74,7 +74,7 @@ def black_list(context: RequestContext) -> frozenset[str]:
 
 
 def accepted(asked: dict[str, str], settings: Settings, behaviour: Behaviour) -> dict[str, str]:
-    """The part of a request that goes into the shared configuration, as the table of settings writes it.
+    """The keys and values of a request that go into the shared configuration; values as the table of settings has them.
 
     Unknown keys, and values that should be numbers and are not, are ignored silently, as in Java.
 
@@ -102,7 +102,7 @@ def _without_effect(java: JavaKey | None, text: str) -> str | None:
     if java.default in ("true", "false"):
         return "true" if parse_boolean(text) else "false"
     if not java.default:
-        # a path, which 4.8 alone accepts in a 318; it is printable, because 319 has one line for each key
+        # a path, which only 4.8 accepts in a 318; it must be printable, because 319 has one line for each key
         return text if len(text) <= _PATH_CHARS and text.isprintable() else None
     number = parse_long(text)
     return None if number is None else str(number)
@@ -115,7 +115,8 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
     key = option.key
     in_effect = _shown(option, settings)
     if not option.about.shared or not _may_change(option, settings):
-        # A value that 319 shows may be sent back unchanged. Other keys refuse theirs, too: no guess is confirmed.
+        # A value that 319 shows may be sent back unchanged. A key that 319 does not show refuses even its own value:
+        # else a sender could find out the value by guessing.
         if value == in_effect and (option.about.shared or key in SHOWN_BY_JAVA):
             return None
         raise _Refused(f"{_reason(option)}. Nothing was changed.")

@@ -43,9 +43,9 @@ T = TypeVar("T")
 # The most calls of a script for one request: each may return resources for which the right was not checked.
 _MOST_DECISIONS: Final = 10
 # In this time a Redis that lost changes has got them back, even if the front end that restores them ends half way:
-# another one continues after GIVER_TIMEOUT_MS (lua/give_back).
+# another front end continues after GIVER_TIMEOUT_MS (lua/give_back).
 _GIVEN_BACK_S: Final = 6.0
-# The topics of a registration that are checked in one slice of work.
+# The most topics of a registration that are checked before other requests get a turn.
 _CHECKED_AT_ONCE: Final = 500
 
 
@@ -105,10 +105,10 @@ class RequestContext:
         self.draining = False
         self.in_flight = 0
         self.authorization: Authorization | None = None
-        """Decides on every request; None: nobody does (auth mode off)."""
+        """Decides on every request; None: every request is allowed (auth mode off)."""
         self.on_policy: Callable[[], object] = lambda: None
         self.signed_again: Callable[[], Collection[Signer]] = lambda: ()
-        """Who signed lookups that were answered without a decision, since the last call."""
+        """Gives the signers of lookups that were answered without a decision since the last call."""
         self._opaque = 0
 
     def _applied(self, applied: Applied) -> None:
@@ -116,7 +116,7 @@ class RequestContext:
             self.use_shared(self.view.tables.config)
 
     def use_shared(self, shared: Mapping[str, str]) -> None:
-        """Apply the shared run-time configuration. Routes are encoded again when it changes how they look."""
+        """Apply the shared run-time configuration. Routes are encoded again if it changes them."""
         self.shared = dict(shared)
         self.settings = settings = in_force(self._own_settings, shared)
         self.rates.configure(settings)
@@ -137,7 +137,7 @@ class RequestContext:
             write: calls the script with the caller argument of lua/include/owner; "" = authentication is off.
 
         Raises:
-            NotAllowed: it is refused, and the last call changed nothing.
+            NotAllowed: the request is refused, and no call changed anything.
         """
         for _ in range(_MOST_DECISIONS):
             authorization = self.authorization
@@ -152,7 +152,11 @@ class RequestContext:
     def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
         """Refuse (or only report) a request in the name of a broker that another user registered.
 
-        owner: that user; "" = no other user. NotAllowed: it is refused, and nothing was changed.
+        Args:
+            owner: that user; "" = no other user.
+
+        Raises:
+            NotAllowed: the request is refused, and nothing was changed.
         """
         if owner and self.authorization is not None:
             refusal = self.authorization.not_owner(command, peer, owner)
@@ -168,7 +172,7 @@ class RequestContext:
             only_version: refresh only if this is the broker's data version; None: always.
 
         Raises:
-            NotAllowed: it belongs to another user, or is in another cluster; nothing was refreshed.
+            NotAllowed: the broker belongs to somebody else, or no rule permits the refresh; nothing was refreshed.
             StoreUnavailable: Redis is away.
         """
         self.begin_write()
@@ -238,7 +242,7 @@ class RequestContext:
         """Return when Redis has all changes that the view has (usually at once), so that a write acts on them.
 
         Raises:
-            StoreUnavailable: that takes too long.
+            StoreUnavailable: Redis does not have them in time.
         """
         if self.view.has_lost and self.view.freshness.redis_answers:
             await self.effects.wait_for_other_tables(_GIVEN_BACK_S)

@@ -1,8 +1,8 @@
 """Bounds how many bytes of registrations one worker holds decoded, and how long it decodes without a pause.
 
-A large registration takes this process and Redis tens of milliseconds. When a whole fleet registers at once, all
-together would exceed every timeout, also of the heartbeats and lease renewals between them. A registration is held
-decoded until Redis has answered; it is several times the size of its text then.
+A large registration takes this process and Redis tens of milliseconds. Without a bound, a whole fleet that registers at
+once would exceed every timeout, also those of the heartbeats and lease renewals that come meanwhile. A decoded
+registration is several times the size of its text, and is held until Redis has answered.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...protocol.slices import Slices, finish
 
 T = TypeVar("T")
 
-# One is decoded while Redis works on the other.
+# One registration is decoded while Redis works on the other.
 LARGE_AT_ONCE: Final = 2
-# The most memory of decoded registrations. With the chunks that are kept (chunk_cache): 64 MiB.
+# The most memory of decoded registrations, large and small. With the chunks that chunk_cache keeps: 64 MiB.
 LARGE_ROOM_BYTES: Final = 32 << 20
 SMALL_ROOM_BYTES: Final = 8 << 20
 _SMALL_AT_ONCE: Final = 1000
 OBJECT_BYTES: Final = 256
-"""About what a topic takes beside its name."""
-# Decoding less takes no millisecond.
+"""About how many bytes a decoded topic takes besides its text."""
+# A body that takes no more than this once decoded is decoded in less than a millisecond.
 _AT_ONCE_BYTES: Final = 16 << 10
 
 
@@ -61,7 +61,7 @@ class _Room:
             if turn.cancelled():
                 self._waiting = deque(one for one in self._waiting if one[1] is not turn)
                 self._admit()
-            else:  # its turn had come in the same moment
+            else:  # its turn came at the same moment
                 self.leave(size_bytes)
             raise
         return True
@@ -82,7 +82,7 @@ class _Room:
     def _admit(self) -> None:
         while self._waiting:
             size_bytes, turn = self._waiting[0]
-            if turn.cancelled():  # the task that waited does not know it yet
+            if turn.cancelled():  # its task is cancelled, but has not run since
                 self._waiting.popleft()
             elif self._take(size_bytes):
                 self._waiting.popleft()
@@ -130,4 +130,4 @@ class DecodingTurns:
                     return result
                 finally:
                     self.worked(host, monotonic_ns() - since_ns)
-                await asyncio.sleep(0)  # with the lock, or each of many would do a slice before others are served
+                await asyncio.sleep(0)  # keep the lock: else every registration does a slice before others are served

@@ -11,7 +11,7 @@ from ..view.view import Applied
 class DeletedTopics:
     """Follows deletions; those before the tables were read are not known.
 
-    are_restored: a registration with an unchanged DataVersion brings deleted topics back (5.x); nothing is followed.
+    are_restored: a registration with an unchanged DataVersion brings deleted topics back (5.x), so none is remembered.
     """
 
     def __init__(self, *, are_restored: bool) -> None:
@@ -19,10 +19,10 @@ class DeletedTopics:
         self._deleted: dict[str, set[str]] = {}  # by brokerName
 
     def of(self, broker_name: str, *, is_new_body: bool) -> Container[str] | None:
-        """Which topics a registration with an unchanged DataVersion does not bring back; None: any.
+        """The topics that a registration with an unchanged DataVersion does not bring back; None: all absent ones.
 
         Args:
-            is_new_body: it is not the last one again; then it may bring topics that were never there (D33).
+            is_new_body: it differs from the last one; then it may bring topics that were never there (D33).
         """
         if self._are_restored:
             return ()
@@ -45,5 +45,5 @@ class DeletedTopics:
                 self._deleted.get(name, set()).discard(change.topic)
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """Forget all: other tables are served."""
+        """Forget all deletions: the view serves other tables now."""
         self._deleted.clear()

@@ -39,8 +39,8 @@ class EarlyLookups:
     """The lookups of one worker before it has tables, and the connections that wait for the tables.
 
     A route that Redis has is answered. Only the tables show whether a topic has no route, or whether Redis has lost
-    changes: a lookup without a route in Redis waits for them. Topics are read one at a time, with a pause after each
-    as long as the read took; so the tables are hardly delayed.
+    changes: a lookup without a route in Redis waits for them. Topics are read one at a time, and each read is followed
+    by an equally long pause, so that reading the tables is hardly delayed.
 
     Args:
         own: the settings of this process.
@@ -120,9 +120,9 @@ class EarlyLookups:
 async def answering_early(
     early: EarlyLookups, answering: AnsweringPlace, listen: Callable[[], Awaitable[object]]
 ) -> AsyncIterator[None]:
-    """If the code in this context, which reads the tables, needs more than 0.5 s: listen, and answer lookups early.
+    """Listen and answer lookups early if the code in this context, which reads the tables, takes more than 0.5 s.
 
-    With small tables everybody waits in the socket's backlog instead, which costs less.
+    Before that, clients wait in the socket's backlog, which costs less.
     """
 
     async def begin() -> None:

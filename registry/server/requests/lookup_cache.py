@@ -1,17 +1,17 @@
 """Answers repeated lookups without decoding: the request frame, minus its opaque, is the cache key.
 
-Clients send the same frame for a topic each time, except the opaque. A frame is split at its opaque's digits, the rest
-is looked up, and the digits are copied into the kept answer for the topic: no JSON, no command, no handler.
+A client's lookups of a topic are equal frames, except for the opaque. The cache splits a frame at the digits of its
+opaque, looks up the rest, and copies the digits into the kept answer for the topic: no JSON, no command, no handler.
 A frame that is not in the cache is decoded and answered by :mod:`mqregistry.server.net.connection`, and so is every
-frame while the worker is draining; each lookup that was answered there, and allowed, is shown to
-:meth:`LookupCache.learn`. A known route is answered in every state of the view (see ``Freshness``), so the cache
-need not know the state.
+frame while the worker is draining; :meth:`LookupCache.learn` then gets each lookup that was allowed and answered.
+The cache answers in every state of the view (see ``Freshness``), as the handler does for a known route.
 
-Why the answer is the same, byte for byte: what is learned is valid JSON in which these digits, and nothing else, are
-the opaque (two other numbers in their place make the same command with that opaque), so any other number there, written
-as in JSON, makes the same command too. The handler answers that command with the body of the kept answer for its topic
-and JSON form, as long as there is one; this cache takes the body from the same object, at the moment of the answer, so
-that what changes a route need not know this cache.
+Why the bytes of an answer are those that the handler would give:
+
+* A learned frame is valid JSON, and these digits alone are its opaque: ``_is_plain`` has put two other numbers in their
+  place, and got the same command with that opaque. So any other number, written as in JSON, gives the same command too.
+* The handler answers this command with the body of the kept answer for the topic and the JSON form. The cache takes the
+  body from the same object when it answers, so code that changes a route need not know the cache.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from .reads import quoted_wanted
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# The cache has two generations of this many lookups, or of as many as there are topics, 250 bytes each: the older is
-# dropped when the newer one is full. With 160,000 topics and room for 100,000, a quarter of the lookups would miss.
+# The cache has two generations; when the newer one is full, the older one is dropped. A generation has room for this
+# many lookups of 250 bytes, or for as many as there are topics: with 160,000 topics and room for 100,000 lookups, a
+# quarter of the lookups would miss.
 MAX_KNOWN: Final = 100_000
 _MAX_HEADS: Final = 10_000
 
@@ -48,11 +49,11 @@ _BEGINNINGS: Final = tuple(_HEAD.pack(max(0, size - 4), max(0, size - 8)) for si
 _PLAIN_FIELDS: Final = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
-# The last three are those of RocketMQ's ACL: the same lookup has the same signature. A lookup is learned only if it is
-# allowed to every sender of these bytes (Authorization.keeps), and forgotten when the rules change.
+# The last three are the fields of RocketMQ's ACL: equal lookups have equal signatures. A lookup is learned only if
+# every sender of these bytes may ask it (Authorization.keeps), and forgotten when the rules change.
 _PLAIN_EXT_FIELDS: Final = frozenset(("topic", "acceptStandardJsonOnly", "AccessKey", "Signature", "SecurityToken"))
 NoteAsked = Callable[[KeptAnswer], object]
-_PROBES: Final = (1, 2**31 - 1)
+_PROBES: Final = (1, 2**31 - 1)  # the numbers that _is_plain puts in the place of the opaque
 # Joins the bytes before the opaque and those after it into a key; this byte occurs nowhere in JSON.
 _SEAM: Final = b"\0"
 
@@ -78,14 +79,14 @@ class LookupCache:
         self._learns = context.replies.encoding == Encoding.JSON
         self._newer: dict[bytes, KeptAnswer] = {}
         self._older: dict[bytes, KeptAnswer] = {}
-        self._signed: dict[bytes, Signer] = {}  # of those that are signed
+        self._signed: dict[bytes, Signer] = {}  # key of a signed lookup -> who signed it
         self._used: set[Signer] = set()
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
     def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
-        """The answer to ``data`` if that is one whole frame, in the cache, and its answer is encoded; else None.
+        """The answer to ``data``; None: it is not one whole frame that is in the cache, or its answer is not encoded.
 
         Args:
             asked: called with the kept answer that is given.
@@ -93,7 +94,7 @@ class LookupCache:
         size = len(data)
         if size > MAX_FRAME_BYTES or not data.startswith(_BEGINNINGS[size]):
             return None
-        # the last one: in most clients' headers the opaque is near the end
+        # split from the end: in most clients' headers the opaque is near it
         front, _, rest = data.rpartition(_NAME)
         digits, _, back = rest.partition(b",")
         key = _SEAM.join((front[8:], back))
@@ -167,10 +168,10 @@ class LookupCache:
             self._signed[key] = authorization.signer
 
     def used(self) -> Collection[Signer]:
-        """The signers of lookups that this cache answered since the last call: nothing else records these.
+        """The signers of the lookups that this cache answered since the last call; nothing else records them.
 
-        Called once a minute. It then begins another generation, so lookups that nobody repeats within a minute or two
-        are forgotten. 0.1 microseconds for each signed lookup.
+        To be called once a minute: each call begins a new generation if any lookup is signed, so the cache forgets
+        lookups that nobody repeats within two minutes. Cost: 0.1 µs for each signed lookup.
         """
         if self._signed:
             self._begin_generation()
@@ -178,7 +179,7 @@ class LookupCache:
         return used
 
     def clear(self) -> None:
-        """Forget every lookup: the rules may decide otherwise now."""
+        """Forget every lookup: new rules may refuse it."""
         self._begin_generation()
         self._newer, self._older, self._signed = {}, {}, {}
 
@@ -207,7 +208,7 @@ class LookupCache:
 
 
 class NoLookups:
-    """An empty cache, for connections whose lookups may be decided otherwise than those of others."""
+    """An empty cache, for connections whose lookups the rules may refuse although they allow those of others."""
 
     def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
         """Return None: nothing is kept here."""
@@ -218,7 +219,7 @@ class NoLookups:
 
 
 def _is_plain(frame: bytes, command: Command) -> bool:
-    """Whether the digits after the last ``"opaque":`` are the command's opaque, and the frame has nothing unusual."""
+    """Whether the digits after the last ``"opaque":`` are the command's opaque, and the frame has only known fields."""
     ext = command.ext_fields or {}
     if command.flag or command.body or command.encoding != Encoding.JSON or not ext.keys() <= _PLAIN_EXT_FIELDS:
         return False

@@ -2,7 +2,7 @@
 
 Only lookups (105) are passed on (docs/differences.md D15). Java finds those name servers by NAMESRV_ADDR, or at an
 address server (productEnvName is part of its URL); here ``productEnvNamesrvAddr`` names them, or
-``productEnvNamesrvDomain`` the address server, and no request can change that.
+``productEnvNamesrvDomain`` the address server, and no request can change these settings.
 Source of the behaviour: ClusterTestRequestProcessor (RocketMQ 4.8, 5.x).
 """
 
@@ -17,7 +17,7 @@ from ...model import TopicRoute
 from ...protocol.bodies.route import decode_route
 from ...protocol.codes import RequestCode, ResponseCode, with_name
 
-if TYPE_CHECKING:  # few front ends have such an environment: what asks it is imported when it is asked first
+if TYPE_CHECKING:  # few front ends have such an environment, so the client is imported at the first lookup
     from ...client.name_servers import NameServers
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # Clients wait three seconds for a route.
 LOOKUP_S: Final = 2.0
 ADDRESS_S: Final = 1.0
-# After all of its name servers failed, no lookup waits for them for this long.
+# When all its name servers have failed, none is asked for this time.
 AWAY_S: Final = 5.0
 
 
@@ -36,7 +36,7 @@ class ProductEnvironment:
 
     Args:
         addresses: ``host:port;host:port``, the setting productEnvNamesrvAddr.
-        domain: of an address server that lists them, productEnvNamesrvDomain; used without addresses.
+        domain: of an address server that lists them, productEnvNamesrvDomain; used if ``addresses`` is empty.
         env_name: productEnvName, as the address server knows it.
     """
 

@@ -1,13 +1,13 @@
 """Answers requests from the view: no Redis call, no task, no future.
 
-Each handler takes the front end, the command and the opaque, and returns the reply; None when the view does not know
+Each handler takes the worker's context, the command and the opaque, and returns the reply; None: the view does not know
 the answer, and the handler of the same code in ``writes`` must ask elsewhere. Source of the behaviour:
-DefaultRequestProcessor and ClientRequestProcessor (rocketmq 5.x).
+DefaultRequestProcessor and ClientRequestProcessor (RocketMQ 5.x).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ...behaviour import Behaviour
 from ...model import MASTER_ID
@@ -18,7 +18,6 @@ from ...protocol.bodies.tables import encode_kv_table, encode_topic_list
 from ...protocol.codes import VERSION_V4_9_4, RequestCode, ResponseCode
 from ...protocol.command import Command
 from ...protocol.numbers import parse_boolean
-from ...tables.tables import Tables
 from ..view.freshness import Freshness
 from .configuration import get_namesrv_config
 from .context import RequestContext
@@ -28,7 +27,7 @@ Read = Callable[[RequestContext, Command, int], bytes | None]
 _FRESH = Freshness.FRESH
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
-# Versions are int32.
+# Greater than every version, which are int32.
 _NO_VERSION = 2**31
 
 
@@ -166,21 +165,19 @@ def get_system_topic_list(context: RequestContext, command: Command, opaque: int
 
 
 def _by_flag(wanted: Callable[[int], bool]) -> Read:
+    """List topics of which any broker's topicSysFlag is wanted; Java looks at one broker (docs/differences.md D7)."""
+
     def handler(context: RequestContext, command: Command, opaque: int) -> bytes:
         if not context.settings.enable_topic_list:
             return context.replies.disabled.reply(opaque)
-        return context.replies.success.reply(opaque, encode_topic_list(_topics_with(context.view.tables, wanted)))
+        topics = [
+            topic
+            for topic, queue_datas in context.view.tables.topics.items()
+            if any(wanted(data.topic_sys_flag) for data in queue_datas.values())
+        ]
+        return context.replies.success.reply(opaque, encode_topic_list(topics))
 
     return handler
-
-
-def _topics_with(tables: Tables, wanted: Callable[[int], bool]) -> Iterable[str]:
-    """The topics of which any broker's topicSysFlag is wanted; Java looks at one broker (docs/differences.md D7)."""
-    return [
-        topic
-        for topic, queue_datas in tables.topics.items()
-        if any(wanted(data.topic_sys_flag) for data in queue_datas.values())
-    ]
 
 
 def _shown(text: str | None) -> str:

@@ -48,14 +48,14 @@ class _Request(NamedTuple):
     command: Command
     header: RegisterBroker
     peer: Peer
-    sender: Registration  # what its header says; the topics are not decoded yet
-    who: str  # who, digest: its process, and what the next one of that process is compared with
-    digest: str
-    size: BodySize = BodySize(0, 0)  # of its body; 0 until it was measured
-    chunked: ChunkedBody | None = None  # its body if it was cut
+    sender: Registration  # what the header says; the topics are not decoded yet
+    who: str  # the name of the broker process, as Redis has it
+    digest: str  # equals that of the process's last registration if this one repeats it
+    size: BodySize = BodySize(0, 0)  # of the body; 0 until it was measured
+    chunked: ChunkedBody | None = None  # the body if it was cut into chunks
 
     async def ask(self) -> HeartbeatReply:
-        """Ask Redis whether this is the registration of last time."""
+        """Ask Redis whether the broker repeats its last registration."""
         sender = self.sender
         return await self.context.decided(
             self.command, self.peer,
@@ -70,9 +70,9 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     """Handle a 103; it is answered after this worker's view shows the change.
 
     Raises:
-        RegistrationRejected: the header lacks who the broker is, or the connection has closed.
+        RegistrationRejected: the header does not say who the broker is, or the connection has closed.
         RemoteProtocolError: the body cannot be read.
-        RateExceeded: it changes something, and is over a limit that is enforced.
+        RateExceeded: it changes something, and exceeds an enforced limit.
         StoreUnavailable: Redis is away, or the view does not show the change in time.
     """
     header = RegisterBroker.from_ext_fields(command.ext_fields)
@@ -81,16 +81,16 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     except RegistrationRejected:
         if check_crc32(command.body, header.body_crc32):
             raise
-        # Java looks at the crc32 first of all.
+        # As in Java, a wrong crc32 is reported before a wrong header.
         context.counters.registrations_refused += 1
         return context.replies.crc_mismatch.reply(opaque)
     who = context.behaviour.who(sender.cluster, sender.broker_addr)
     caller = peer.caller
     digest = (caller.digest if caller is not None else "") or digest_of(command)
-    if context.binds_topics(peer):  # other rules, and its topics are looked at again
+    if context.binds_topics(peer):  # after a change of the rules its topics must be checked again
         digest = f"{digest} {context.authorization.policy.revision if context.authorization else 0}"
-    # The digest of a dated body covers neither its time nor the header's crc32: although it is that of last time, the
-    # body may not match its crc32.
+    # The digest of a dated body covers neither its time nor the header's crc32: even if the digest is that of last
+    # time, the body may not match its crc32.
     date = dated(command)
     if date and not context.body_crcs.check(digest, command.body, date.end(), header.body_crc32):
         return _crc_mismatch(context, opaque, who, peer)
@@ -105,15 +105,15 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     request = await _measured(request)
     async with context.decoding_turns.turn(request.size) as waited:
         if waited:
-            context.begin_write()  # it may have gone away meanwhile
-            beat = await request.ask()  # and another front end may have registered it
+            context.begin_write()  # Redis may have gone away meanwhile,
+            beat = await request.ask()  # and another front end may have stored the same registration
             if beat.same:
                 return _unchanged(request, opaque, beat)
         return await _register_changed(request, opaque, beat)
 
 
 async def _check_rates(request: _Request, *, is_new: bool) -> None:
-    """Refuse a registration over a limit; a broker in the tables stays there: it is alive, although it is refused."""
+    """Refuse a registration over a limit. A broker in the tables is refreshed even then: it is alive."""
     context, sender, peer = request.context, request.sender, request.peer
     try:
         context.rates.check_registration(peer.host, is_new=is_new)
@@ -125,9 +125,9 @@ async def _check_rates(request: _Request, *, is_new: bool) -> None:
 
 
 async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:
-    """Decode a registration that differs from the last one, and write the difference; again if the row changes."""
+    """Decode a registration that differs from the last one, and write the difference; retry if the row changes."""
     context = request.context
-    await context.effect(beat.seq)  # before anything is decoded: waiting registrations hold only bytes
+    await context.effect(beat.seq)  # first, before anything is decoded: a waiting registration holds only bytes
     is_new = beat.data_version is None
     if request.chunked is None:
         chunked = cut(request.header, request.command, context.chunks.known, request.size.objects)
@@ -139,7 +139,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
             registration = await _decode_whole(request)
             is_whole = True
             if request.size.text_bytes >= LARGE_BYTES:
-                await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
+                await asyncio.sleep(0)  # answer lookups that came meanwhile before the comparison
             null = null_part(request.command.body, request.command.version) if not registration.topics else None
             if null and await _is_void(context, registration, null, beat.seq):
                 context.counters.registrations_refused += 1
@@ -156,7 +156,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
         beat = result.compare_with
         await context.effect(beat.seq)
         if not is_whole:
-            registration = None  # the tables are no longer as the last body says
+            registration = None  # the tables no longer hold the last body: decode the whole one
     raise StoreUnavailable(f"others keep changing {request.sender.broker_name}; register again")
 
 
@@ -164,10 +164,11 @@ async def _measured(request: _Request) -> _Request:
     """Measure the body; nothing is decoded.
 
     If the broker's last body is known, the body is cut into chunks here: that costs less than to count its objects.
-    Others are cut in their turn: brokers that register together share chunks, and the first have been decoded then.
+    Other bodies are cut when their turn comes: brokers that register together share chunks, and by then the first
+    broker's chunks are decoded.
 
     Raises:
-        RemoteProtocolError: it is larger than allowed.
+        RemoteProtocolError: the body is larger than allowed.
     """
     context, body, compressed = request.context, request.command.body, request.header.compressed
     if context.chunks.last_body(request.who, context.view.load_id) is not None:
@@ -188,9 +189,8 @@ async def _measured(request: _Request) -> _Request:
 async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registration | None:
     """The registration with only the topics of the chunks that the broker's last body did not have.
 
-    Used only if it has the same effect as the whole body. That needs: the tables hold the last body unchanged, and the
-    data version differs, so that every topic counts. None: it cannot be decided, and the whole body is decoded.
-    The view has reached ``beat.seq``.
+    Used only if it has the same effect as the whole body: the tables still hold the last body, and the data version
+    differs, so that every topic counts. None: the whole body must be decoded. The view has reached ``beat.seq``.
     """
     context, sender, view, chunked = request.context, request.sender, request.context.view, request.chunked
     if chunked is None or context.settings.delete_topic_with_broker_registration or context.binds_topics(request.peer):
@@ -226,7 +226,7 @@ async def _decode_whole(request: _Request) -> Registration:
 
 
 def _seen(context: RequestContext, registration: Registration) -> Registration:
-    """The registration as far as this version understands it."""
+    """The registration as far as this version of the NameServer understands it."""
     behaviour = context.behaviour
     return registration if behaviour is FIVE else behaviour.seen(registration)
 
@@ -250,8 +250,8 @@ async def _write(
     """Compare with the view, write the difference, and return when this worker's view shows it.
 
     Returns:
-        RETRY when somebody else changed the row: nothing is written. A HeartbeatReply when another front end wrote the
-        same just now: brokers send it to all of them at once.
+        RETRY when the row has changed meanwhile: nothing is written. A HeartbeatReply when another front end has just
+        written the same registration: brokers send it to all front ends at once.
     """
     context, view = request.context, request.context.view
     await context.check_content(request.peer, registration)
@@ -273,8 +273,8 @@ async def _write(
             await context.effect(again.seq)
             return again
     if request.peer.has_hung_up():
-        # It may have waited in the socket for long, while this worker was paused. Another broker may have its name, id
-        # or address now, and would lose it to a broker that the close then removes.
+        # The request may have waited in the socket while this worker was paused. Another broker may have the name, id
+        # or address now, and would lose it to a broker that is then removed because its connection has closed.
         raise RegistrationRejected("its connection closed before it was stored; a broker that lives registers again")
     chunks = request.chunked.chunks if request.chunked is not None else ()
     result = await context.decided(
@@ -289,14 +289,14 @@ async def _write(
     )  # fmt: skip
     context.check_owner(request.command, request.peer, result.owner)
     if result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n:
-        # Nothing happened since, and still Redis disagrees: it is not the Redis from which the view was read.
+        # Nothing has happened since the comparison, but Redis disagrees: the view was read from another Redis.
         context.health.look_again()
         raise StoreUnavailable("Redis holds another state than this front end knew; register again")
     if result.status in ("OK", "REFRESHED"):
         context.channels.registered(request.who, request.peer, result.seq)
-    if result.changed or result.status == "REFRESHED":  # then another call wrote it, maybe just now
+    if result.changed or result.status == "REFRESHED":  # REFRESHED: another call wrote it, maybe just now
         await context.effect(result.seq)
-    # otherwise the tables may differ from this body, and the last body that was remembered is still valid
+    # if it does not count, the tables may differ from this body, and the remembered last body is still valid
     counts = role.counts and (role.is_new or beat.data_version != registration.data_version)
     if result.status == "OK" and chunks and counts:
         _remember(request, chunks, diff, load_id, role, result)
@@ -306,7 +306,7 @@ async def _write(
 def _encoded(
     context: RequestContext, diff: RegistrationDiff, role: BrokerRole, chunks: Sequence[TopicChunk]
 ) -> list[EncodedTopics] | None:
-    """The chunks as they were encoded for any broker, if every topic of theirs is written as it is."""
+    """The encoded chunks, which brokers share; None: not every topic is written as a chunk has it."""
     if not chunks or role.wipes_write or len(diff.topics) != sum(chunk.size for chunk in chunks):
         return None
     return context.chunks.encoded(chunks)
@@ -320,10 +320,10 @@ def _remember(
     role: BrokerRole,
     result: Registered,
 ) -> None:
-    """Keep the body for the broker's next one, if the tables hold it now."""
+    """Keep the body, to compare the broker's next one with, if the tables hold it now."""
     view, name = request.context.view, request.sender.broker_name
     row = view.tables.brokers.get(name)
-    # the row's rev is that of this change, or if nothing of the row or its topics changed, the one before
+    # the row's rev is that of this change, or the one before if neither the row nor its topics changed
     if row is None or view.load_id != load_id or row.rev not in (diff.rev, result.seq):
         request.context.chunks.forget_body(request.who)
         return

@@ -1,4 +1,4 @@
-"""Makes replies as the Java NameServer writes them; those that never differ are encoded once.
+"""Makes replies as the Java NameServer writes them; replies that never differ are encoded once.
 
 A reply has the server's own serializer (serializeType), whatever the request used (docs/semantics.md 2).
 """
@@ -14,7 +14,7 @@ from ...protocol.command import Command, ReplyTemplate, decode_command, encode_c
 from ...protocol.frame import MAX_FRAME_BYTES
 from ...protocol.watch import WatchAnswer
 
-# A longer frame is no real request. Shorter ones beyond the limit are read to their end and dropped.
+# A frame longer than this gets no answer. One between MAX_FRAME_BYTES and this is skipped, and answered with an error.
 _MOST_BYTES: Final = 16 * MAX_FRAME_BYTES
 _SPLITS: Final = (
     "set enableSplitRegistration=true (RocketMQ 5.x: splitRegistrationSize topics a request) or compressedRegister=true"
@@ -99,7 +99,7 @@ class Replies:
     def too_long(self, length: int, came: bytes) -> bytes | None:
         """Code 1 to a request whose frame is longer than the maximum; came: its first bytes.
 
-        None: it is no request that can be answered, or its header has not come with the beginning.
+        None: it gets no answer, or its header is not whole in these first bytes.
         """
         if not len(came) < length <= _MOST_BYTES:
             return None

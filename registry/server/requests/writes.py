@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 # The most queueDatas in a 217: a topic has queues at a few brokers, and one script writes all of them.
 MAX_QUEUE_DATAS: Final = 1000
-# The kernel counts some milliseconds at a time.
+# The kernel's measure of how long ago data came is wrong by some milliseconds.
 _AGO_SLACK_S: Final = 0.01
 
 Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
@@ -49,9 +49,9 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
 
 
 async def unregister_broker_id(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """104 as in 4.8: remove a broker by its id, at any address; the address loses its live info.
+    """104 as in 4.8: remove a broker by its id, at any address; the request's address loses its live info.
 
-    Only the id must be there.
+    Only the id is required.
     """
     header = headers.UnregisterBroker.checked(command.ext_fields)
     if header.broker_id is None:
@@ -63,7 +63,7 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
 async def _unregister(
     context: RequestContext, command: Command, peer: Peer, header: headers.UnregisterBroker, broker_id: int | None
 ) -> None:
-    """Remove the broker with this id; None: the one at the address."""
+    """Remove the broker with this id; None: the broker at the header's address."""
     name, addr, cluster = header.broker_name or "", header.broker_addr or "", header.cluster_name or ""
     context.begin_write()
     by = context.by(peer)
@@ -83,8 +83,8 @@ async def _unregister(
 def _ago_ms(peer: Peer) -> int:
     """How long ago the broker sent its unregistration; 0: just now, or less than the measuring error.
 
-    On a connection that has closed meanwhile the time is not known: it is taken as right after the last sign of life.
-    So a new registration since then is kept, and the close removes the old one anyway.
+    If the connection has closed meanwhile, the kernel does not tell: the time is then taken as right after the last
+    sign of life over it. So a newer registration is kept, and the close removes the old one anyway.
     """
     heard_ago_s = time.perf_counter() - peer.heard_s
     if not (peer.hung_up and peer.heard_s):
@@ -119,7 +119,7 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
 
 
 async def broker_heartbeat(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """904: a sign of life of a broker. One that was removed stays removed."""
+    """904: a sign of life of a broker. A removed broker stays removed."""
     header = headers.BrokerHeartbeat.checked(command.ext_fields)
     cluster, addr = header.cluster_name, header.broker_addr
     if cluster is None or addr is None:

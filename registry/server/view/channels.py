@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 # A close that could not be reported to Redis for longer than this has no effect: the broker may be back.
 _LATE_S = 1.0
-# How many brokers with an unreachable address are noted in Redis, and logged.
+# The most brokers with an unreachable address: those that are noted in Redis, and those that are logged.
 _UNREACHABLE_MOST = 10
 _TOLD_MOST = 1000
 
@@ -52,9 +52,9 @@ class ChannelOwner:
     """The brokers of this worker's connections; listens to the view.
 
     A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
-    to a connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
-    ``changed`` counts changes of brokers' connections. ``attached`` is not set while Redis may have lost the channels.
-    ``renewed`` is up_since_ms and now_ms of the last lease renewal, "" before the first.
+    to a connection only if no other connection of this worker has it. ``changed`` counts changes of brokers'
+    connections. ``attached`` is not set while Redis may have lost the channels. ``renewed`` is up_since_ms and now_ms
+    of the last lease renewal, "" before the first.
 
     Args:
         front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
@@ -67,7 +67,7 @@ class ChannelOwner:
         self.incarnation = incarnation
         self._routes = routes
         self._owners: dict[str, Peer] = {}
-        self._registered_at: dict[str, int] = {}
+        self._registered_at: dict[str, int] = {}  # who -> seq of its last registration
         self._held: dict[Peer, set[str]] = {}
         self._closes: asyncio.Queue[_Close] = asyncio.Queue()
         self.renewed: tuple[int | str, int | str] = "", ""
@@ -85,16 +85,12 @@ class ChannelOwner:
         return len(self._owners)
 
     def new_channel(self) -> Channel:
-        """The name of a new connection, with its opening time, which shows the younger of two workers' connections."""
+        """A name for a new connection; the opening time in it shows which of two workers' connections is younger."""
         self._connections += 1
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
 
     def by(self, connection: Peer, caller: Caller | None) -> By:
-        """Who causes what comes over a connection, and what its end causes.
-
-        Args:
-            caller: the sender, if he is known; None: unknown.
-        """
+        """The author of events that requests over this connection cause, or its end. caller: the sender, if known."""
         how, user = (str(caller.how), caller.name) if caller is not None and caller.name else (ANONYMOUS, None)
         return By(how, user, connection.address, connection.via or None, self._name)
 
@@ -129,7 +125,7 @@ class ChannelOwner:
                 self._closes.put_nowait(_Close(who, connection.channel, cause, by, time.perf_counter()))
 
     def stop_telling(self) -> None:
-        """Before a shutdown: connections that close from now on say nothing about their brokers."""
+        """From now on do not tell Redis of closed connections: this worker shuts down, its brokers do not."""
         self._telling = False
 
     def applied(self, applied: Applied) -> None:

@@ -1,7 +1,8 @@
 """Tells which clients still have a route from before a broker name's write permission was taken.
 
-Each connection remembers the routes that it looked up. When the write permission of a broker name is taken, those that
-had looked up a route with it are noted, with the topics; each is done when it has looked all of them up again.
+Each connection remembers the routes that it looked up. When the write permission of a broker name is taken, the
+connections that had looked up a route with this name are noted, with the topics. A connection is done when it has
+looked up all these topics again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .route_answers import KeptAnswer, RouteAnswers
 from .view import Applied, View
 
 MOST_ASKED: Final = 500_000
-"""How many routes all connections of a worker remember together: some 30 MB."""
+"""The most routes that all connections of a worker remember together: they take some 30 MB."""
 _NAMES_MOST: Final = 20
 _ADDRESSES_MOST: Final = 20
 
@@ -25,8 +26,8 @@ _ADDRESSES_MOST: Final = 20
 class RoutesAsked:
     """The routes that one connection looked up. note: called with each route that it gets, known or not.
 
-    The notes are evaluated later, connection by connection: a set of its own for each of thousands of
-    connections is in no cache of the processor when one lookup comes.
+    A lookup only appends to a list, which is evaluated later: with thousands of connections, the set of the one that
+    looks up is in no cache of the processor.
     """
 
     __slots__ = ("_new", "_routes", "forgets", "note")
@@ -107,7 +108,7 @@ class Drains:
             self._drains.pop(change.broker_name, None)
 
     def _begin(self, name: str, seq: int, topics: Iterable[str]) -> None:
-        """O(connections, and the routes that each has looked up)."""
+        """Note the clients that looked up these topics. Cost: O(connections, and the routes that each looked up)."""
         drain = self._drains.pop(name, None) or _Drain()
         self._drains[name] = drain
         drain.seq, drain.not_known = seq, 0
@@ -126,7 +127,7 @@ class Drains:
                 drain.waiting.setdefault(client, set()).update(topic_of[kept] for kept in held)
 
     def look(self) -> dict[str, DrainFacts]:
-        """How far each is now. Called with each renewal of the lease."""
+        """How far each drain is now. Called with each renewal of the lease."""
         return {name: self._look(name, drain) for name, drain in self._drains.items()}
 
     def _look(self, name: str, drain: _Drain) -> DrainFacts:
@@ -151,7 +152,7 @@ class Drains:
         )
 
     def bound(self) -> None:
-        """If all remembered routes are too many, let connections forget theirs, those with the most routes first."""
+        """Let connections forget their routes, those with the most routes first, until half of MOST_ASKED are left."""
         most = sorted(self._clients(), key=lambda client: -len(client.asked.routes))
         left = sum(len(client.asked.routes) for client in most)
         for client in most:

@@ -11,7 +11,7 @@ from .view import Applied, View
 
 
 class Effects:
-    """The requests that wait, by the seq of their change; listens to the view."""
+    """The requests that wait for their changes, in the order of seq; listens to the view."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -24,7 +24,8 @@ class Effects:
         """Return once every change up to ``seq`` is in the view.
 
         Raises:
-            StoreUnavailable: not within timeout_s seconds, or Redis lost that change meanwhile.
+            StoreUnavailable: the change does not come within timeout_s seconds.
+            ChangesLost: Redis lost the change meanwhile.
         """
         if seq <= self._seq:
             return
@@ -34,17 +35,17 @@ class Effects:
         await _within(timeout_s, future, f"the change with seq {seq} was made, but its event did not come")
 
     async def wait_for_other_tables(self, timeout_s: float) -> None:
-        """Return once the view serves other tables than now; StoreUnavailable: not within timeout_s seconds."""
+        """Return once the view serves other tables than now; StoreUnavailable: it does not within timeout_s seconds."""
         await _within(timeout_s, self._other_tables.wait(), "the tables are to be read again, which was not done")
 
     def applied(self, applied: Applied) -> None:
-        """The view has this change; wakes the requests that wait for it."""
+        """Wake the requests that wait for this change: the view has it."""
         self._seq = applied.change.seq
         if self._waiting:
             self._wake()
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """The view was read again; if Redis had lost changes, every awaited change may be lost."""
+        """Wake the requests whose changes the view has now; if Redis had lost changes, fail all that wait."""
         if self._view.has_lost:
             self._fail()
         self._seq = seq

@@ -60,18 +60,18 @@ class Follower:
     def look_again(self, *, has_lost: bool = False) -> None:
         """Make the tail read the tables again: the state of Redis differs from the view.
 
-        The tail repeats it until it succeeds. A second call before that has no effect.
+        The tail tries until it succeeds. A second call before that has no effect.
 
         Args:
-            has_lost: Redis has certainly lost changes. That may be invisible when the tables can be read: the
-                stream may have been trimmed by then.
+            has_lost: Redis has certainly lost changes. The tables that are read may not show it any more: the stream
+                may have been trimmed by then.
         """
         self._follow = None
         self._view.has_lost = self._view.has_lost or has_lost
         self._view.saw(Seen.CONTRADICTED)
 
     async def start(self) -> None:
-        """Read the tables for the first time; it raises what :meth:`load` does, but no gap."""
+        """Read the tables for the first time; raises what :meth:`load` raises, except StreamGap."""
         while True:
             try:
                 return await self.load()
@@ -80,10 +80,10 @@ class Follower:
                 await pause(_RETRY_S)
 
     async def load(self) -> None:
-        """Read the tables once, beside those that are served, and have the view take them over.
+        """Read the tables once, and have the view serve them; until then it serves those that it has.
 
-        If Redis has lost changes that the view had, they are restored first, unless somebody changed the same since. So
-        Redis holds what is served, and writes act on that. Until then the known tables are served.
+        If Redis has lost changes that the view had, they are restored first, except what somebody has changed since.
+        So Redis holds what is served, and writes act on that.
 
         Raises:
             StreamGap: the change stream was trimmed meanwhile.
@@ -119,8 +119,8 @@ class Follower:
                 if self._follow is None:
                     await self.load()
                 else:
-                    # After a failure not blocking, so that the stream counts as heard at once: a read that blocks
-                    # returns with the next change, or after its whole time.
+                    # After a failure do not block: a read that blocks returns with the next change, or after its whole
+                    # time, and only then does the stream count as heard.
                     await self._read(self._follow, 0 if failing else BLOCK_MS)
                 if told:
                     logger.warning("the change stream is read again")
@@ -155,5 +155,5 @@ class Follower:
             for change in changes:
                 self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
             self._view.last_entry = LastEntry(follow.last_id, changes[-1].seq)
-            changes.clear()  # waiting for the next ones must not hold on to the topics of these
-            await asyncio.sleep(0)  # requests that wait for these changes are answered before the next read
+            changes.clear()  # free their topics before the wait for the next changes
+            await asyncio.sleep(0)  # answer the requests that wait for these changes before the next read

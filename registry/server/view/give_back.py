@@ -1,6 +1,6 @@
-"""Finds the last change that the view and Redis have in common, and writes what Redis lost after it back.
+"""Finds the last change that the view and Redis have in common, and writes back what Redis lost after it.
 
-It writes only what the view knows and nobody has changed since.
+It writes only what the view knows and what nobody has changed since.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Since(NamedTuple):
 
 
 async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: bool) -> Since | None:
-    """Find the last change that both histories have; None: Redis has lost nothing of what the view knew.
+    """What Redis has changed since the last change that both histories have; None: it lost nothing that the view knew.
 
     Args:
         is_lost: Redis has certainly lost changes, although its stream may not show it any more.
@@ -60,13 +60,13 @@ async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: b
     async for parts in read_back(tail_store):
         for change in reversed(parts):
             if change.seq > loaded.seq:
-                continue  # it came meanwhile, and is read with the next ones
+                continue  # it came after the tables were read, and is applied later
             if same and change.chain and history.chain(change.seq) == change.chain:
                 return None if change.seq == view.seq else Since(since[::-1], whole=True)
             since.append(change)
     first_seq = since[-1].seq if since else loaded.seq + 1
     if same and not is_lost and loaded.seq >= view.seq and first_seq > view.seq:
-        return None  # what was known was trimmed
+        return None  # the stream has been trimmed beyond the view's last change
     return Since(since[::-1], whole=first_seq == 1)
 
 
@@ -74,8 +74,9 @@ class GiveBack:
     """One loss, as one view sees it.
 
     Args:
-        view: what was known before. loaded: what Redis has now; is followed meanwhile. since: what it has changed since
-            the loss. timeout_ms: the heartbeat timeout of a broker that did not send its own.
+        view: what was known before. loaded: what Redis has now; it follows Redis while changes are given back.
+        since: what Redis has changed since the loss.
+        timeout_ms: the heartbeat timeout of a broker that did not send its own.
     """
 
     def __init__(self, store: Store, view: View, loaded: Loaded, since: Since, timeout_ms: int) -> None:
@@ -87,11 +88,10 @@ class GiveBack:
         self._note(since.changes)
 
     async def run(self) -> None:
-        """Return when Redis has everything that is known here, or one who knew more gave it back.
+        """Return when Redis has everything that the view knows, or when a worker that knew more has given it back.
 
         Raises:
-            StreamGap, StoreUnavailable, StoreError: as reading the tables; to be tried again with tables that are read
-                anew.
+            StreamGap, StoreUnavailable, StoreError: as when the tables are read; read them again, and try again.
         """
         status: Status = "BUSY"
         while status in ("BUSY", "RETRY"):
@@ -173,7 +173,7 @@ class GiveBack:
         timeout_ms = info.timeout_ms or self._timeout_ms
         since = (self._view.awaited or {}).get(who)
         if since is not None and time.monotonic() - since > timeout_ms / 1000:
-            return "OK"  # an earlier loss gave it the time to register, and it did not
+            return "OK"  # it was restored after an earlier loss, and has not registered within its timeout
         registration = Registration(
             info.cluster, name, gift.broker_id, gift.addr, info.ha, row.zone_name, row.enable_acting_master,
             timeout_ms,

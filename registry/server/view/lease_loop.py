@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 # the time that one read of it lasts.
 BEHIND_S: Final = 1.0
 _SILENT_S: Final = 1.0
-# A renewal without an answer for this time may have gone to a dead Redis that another one has replaced.
+# A renewal without an answer for this time may have gone to a dead Redis that another Redis has replaced.
 _PATIENCE_S: Final = 0.25
-# By this much a busy Redis may answer an older call later than a new one.
+# A busy Redis may answer an older call this much later than a new one.
 _BUSY_S: Final = 0.1
 # While a renewal could change the view's state, renew this often. This is also how often the state is checked.
 _RENEW_SOON_S: Final = 0.2
@@ -99,10 +99,10 @@ class LeaseLoop:
         self._soon = True
 
     async def _renew_where_it_answers(self) -> None:
-        """Renew once. Connections to a Redis that is silent are given up as soon as new ones are answered.
+        """Renew once; give up the connections to a silent Redis as soon as new connections are answered.
 
-        A master that was paused, or whose host is gone without a word, keeps its connections open. Without this each of
-        them would wait for its whole timeout, although Sentinel, or an address that moved, leads to a new master.
+        Connections to a master that is paused, or whose host has vanished, stay open. Each would wait for its whole
+        timeout, although Sentinel, or an address that has moved, leads to a new master.
         """
         renewal = asyncio.create_task(self.renew(), name="renews the lease")
         try:
@@ -132,7 +132,7 @@ class LeaseLoop:
 
         Raises:
             StoreUnavailable: Redis does not answer.
-            StoreError: it refuses.
+            StoreError: Redis refuses the renewal.
         """
         view = self._view
         load_id, known_seq = view.load_id, view.seq
@@ -153,9 +153,9 @@ class LeaseLoop:
             await self._attach()
 
     async def _attach(self) -> None:
-        """Take this worker's channels again, which Redis gave up with the lost lease, or lost.
+        """Give Redis this worker's channels again: it dropped them with the lost lease, or lost them.
 
-        A Redis that lost changes may have channels of this worker that have closed since.
+        A Redis that lost changes may have channels of this worker that have closed since: these are removed first.
         """
         losses = self._follower.losses
         try:
@@ -191,7 +191,7 @@ class LeaseLoop:
             view.saw(Seen.BROKERS_AWAITED if self._awaits(renewal) else Seen.IN_STEP)
 
     def _awaits(self, renewal: Renewal) -> bool:
-        """Whether a topic that is not in the tables may be one of a broker that has to register again after a loss."""
+        """Whether an absent topic may belong to a broker that still has to register again after a loss."""
         view, since_s = self._view, (renewal.now_ms - renewal.lost_ms) / 1000
         if not 0 <= since_s < _BEAT_PERIOD_S:
             view.awaited = {} if view.awaited is None else view.awaited
@@ -199,9 +199,9 @@ class LeaseLoop:
         return view.awaited is None or bool(view.awaited) or since_s < _NOTICED_S
 
     def _is_behind(self, seq: int, now: float) -> bool:
-        """Whether the view is still behind, BEHIND_S later, the ``seq`` that Redis had when the lag was first noticed.
+        """Whether the view, BEHIND_S after its lag was noticed, has not yet reached the ``seq`` that Redis had then.
 
-        Under steady writes the view is a change or two behind at any moment, and that is no reason to read it again.
+        Under steady writes the view is always a change or two behind: that is no reason to read the tables again.
         """
         if self._view.seq >= seq:
             self._behind = None

@@ -37,7 +37,7 @@ class LookupCounts:
 
     Args:
         kept: the kept answers by topic; each counts by itself how often it was given.
-        max_topics, max_missing: how many names are reported by name; the others are counted together, as OTHERS.
+        max_topics, max_missing: the most names with a count of their own; all others are counted together, as OTHERS.
 
     in_vain: the last missing name, until :meth:`asked_by` has noted the client that asked for it; empty: none.
     """
@@ -127,7 +127,7 @@ class LookupJournal:
 
     async def run(self) -> None:
         """Write every ``interval_s``. Runs until cancelled."""
-        # at random, so that the workers of all front ends do not write in the same moment
+        # a random time, so that the workers of all front ends do not write at the same moment
         await asyncio.sleep(self._interval_s * random.uniform(0.5, 1.0))
         while not cancelled():
             started = time.monotonic()
@@ -160,9 +160,7 @@ class LookupJournal:
     async def _send(self, report: _Report) -> None:
         self._sent = report
         during_ms = round((time.monotonic() - report.since) * 1000)
-        await self._streams.write_lookups(
-            self._front_end, self._incarnation, report.number, during_ms, report.entries
-        )  # fmt: skip
+        await self._streams.write_lookups(self._front_end, self._incarnation, report.number, during_ms, report.entries)
         self._sent = None
 
     async def close(self) -> None:

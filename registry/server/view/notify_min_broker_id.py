@@ -1,7 +1,7 @@
 """Sends 905 to brokers, at their own listening address, when the smallest broker id of their group changed.
 
-A slave that acts for its master learns from it that the master is back or gone. One worker of each front end connects
-to the brokers. Source: RouteInfoManager.notifyMinBrokerIdChanged and chooseBrokerAddrsToNotify (rocketmq 5.x).
+A slave that acts for its master learns from a 905 that the master is back or gone. One worker of each front end
+connects to the brokers. Source: RouteInfoManager.notifyMinBrokerIdChanged and chooseBrokerAddrsToNotify (RocketMQ 5.x).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _CONNECT_S = 3.0
-# How many notices wait for one broker; more means that it cannot be reached, and the oldest are out of date.
+# The most notices that wait for one broker. If there are more, it cannot be reached, and the oldest are dropped.
 _WAITING = 100
-# How many connections are kept, and how many brokers are notified at the same time.
+# The most connections that are kept, and the most brokers that are notified at the same time.
 _CONNECTIONS = 512
 _AT_ONCE = 256
 
@@ -86,7 +86,7 @@ class MinBrokerIdNotifier:
         self._opaque = 0
 
     def applied(self, applied: Applied) -> None:
-        """The view has this change: queues its notices, and returns at once."""
+        """Queue the notices of this change, without waiting."""
         if not self._enabled():
             return
         for notice in notices(applied.row_before, applied.change):

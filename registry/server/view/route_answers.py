@@ -20,11 +20,11 @@ from .view import Applied, View
 class KeptAnswer:
     """An encoded route, and how often it was given since LookupCounts last set that to 0."""
 
-    __slots__ = ("asked", "body")  # a list: counting in a Struct would take three times as long
+    __slots__ = ("asked", "body")  # no msgspec.Struct: counting in one would take three times as long
 
     def __init__(self, body: bytes | None, asked: int = 0) -> None:
-        # None when it has to be encoded again. That also tells LookupCache, which keeps this object, of a change: the
-        # object is never replaced while its topic exists
+        # None: it must be encoded again. LookupCache keeps this object, too, and sees by None that the route changed:
+        # the object is never replaced while its topic exists.
         self.body = body
         self.asked = asked
 
@@ -68,7 +68,7 @@ class RouteAnswers:
             asked(self.any_kept(topic))
 
     def any_kept(self, topic: str) -> KeptAnswer:
-        """One object for a topic that exists, whichever of its answers connections get."""
+        """The one object that stands for an existing topic, whichever of its answers a connection gets."""
         return self.quoted.get(topic) or self.bare.get(topic) or self.quoted.setdefault(topic, KeptAnswer(None))
 
     def _route(self, topic: str) -> TopicRoute | None:
@@ -95,7 +95,7 @@ class RouteAnswers:
         return self._cluster_info
 
     def configure(self, *, acting_master: bool, order_messages: bool) -> bool:
-        """Encode by these settings from now on; returns whether they changed, and then forgets all kept answers."""
+        """Encode by these settings from now on; if they changed, forget all kept answers and return True."""
         wanted = acting_master, order_messages
         if (self._acting_master, self._order_messages) == wanted:
             return False

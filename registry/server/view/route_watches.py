@@ -3,8 +3,8 @@
 The same worker's view answers the lookup that follows, so the lookup shows the change that was announced.
 A client that asks again learns from a short history what changed meanwhile. If its position is before that history,
 the answer is that all its topics may have changed. The same holds if other tables came since its last request: Redis
-may have lost that change, and used its number again. No history is kept while no client watches. The request
-is an extension of ours: see protocol/watch.
+may have lost changes, and used their numbers again. No history is kept while no client watches. The request is an
+extension of ours: see protocol/watch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ...errors import RemoteProtocolError
 from ...protocol.watch import TablesVersion, WatchAnswer, WatchRequest
 from .view import Applied
 
-# No client is held longer: connections idle for twice this are closed.
+# No request is held longer: a connection that is idle for twice this time is closed.
 MAX_HOLD_S: Final = 60.0
-# How many topics the history holds at most.
+# The most topics in the history.
 _HISTORY_TOPICS: Final = 100_000
 # Clients are notified of a change for this time, then other requests are answered.
 _TELL_S: Final = 0.001
@@ -30,7 +30,7 @@ _TELL_S: Final = 0.001
 AT_A_TIME: Final = 20
 # A seq before every change in the history.
 _BEFORE_ALL: Final = -1
-# How many topics all held requests of a worker may name: about 100 MB.
+# The most topics that all held requests of a worker may name: they take about 100 MB.
 _HELD_TOPICS: Final = 1_000_000
 # The bytes of a topic without its name: its places in two sets and a dict.
 _TOPIC_BYTES: Final = 300
@@ -43,10 +43,10 @@ class Watcher(Protocol):
         """Send the answer, or code 1500 (GO_AWAY) for None; does nothing if the connection is closed."""
 
     def hold_watch(self, size: int) -> None:
-        """Account for the bytes that a held request takes; 0: it is held no more.
+        """Account for the bytes that a held request takes; 0: none is held any more.
 
         Raises:
-            RemoteProtocolError: its address holds too much.
+            RemoteProtocolError: the client's address holds too much.
         """
 
 
@@ -128,7 +128,7 @@ class RouteWatches:
         """Hold a request, or answer it at once.
 
         Raises:
-            RemoteProtocolError: all clients together watch too much, or those of this address: the client then polls.
+            RemoteProtocolError: all clients together, or those of this address, watch too much: the client then polls.
         """
         self._release(watcher)  # the new request replaces the old one, whose answer nobody waits for
         self._watchers.add(watcher)
@@ -160,7 +160,7 @@ class RouteWatches:
             self._forget_history()
 
     def expire(self, now_s: float) -> None:
-        """Answer the requests whose wanted waiting time is over."""
+        """Answer the requests whose hold time is over."""
         for watcher, held in self._held.items():
             if held.until_s <= now_s:
                 self._due.setdefault(watcher, self._seq + 1)

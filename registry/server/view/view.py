@@ -65,7 +65,7 @@ class View:
 
     @property
     def known(self) -> str:
-        """The last change that this view knows, for scripts to check (lua/include/emit); "" = they check nothing."""
+        """Names the last change that this view knows; scripts check it (lua/include/emit), but not "" (none known)."""
         seq, entry_id = (self.last_entry.seq, self.last_entry.entry_id) if self.last_entry else (0, "0-0")
         chain = self.history.chain(seq)
         return f"{self.epoch} {seq} {chain} {entry_id} " if chain else ""
@@ -73,12 +73,12 @@ class View:
     def subscribe(
         self, applied: Callable[[Applied], object] | None = None, replaced: Callable[[str, int], object] | None = None
     ) -> None:
-        """Add a listener, which ``apply`` and ``load`` call after those added before it.
+        """Add a listener; ``apply`` and ``load`` call listeners in the order in which they were added.
 
         Args:
-            applied: with each event's outcome.
-            replaced: with epoch and seq when other tables are served, so that anything may have changed. ``has_lost``
-                tells whether Redis had lost changes before.
+            applied: called with the outcome of each event.
+            replaced: called with epoch and seq when other tables are served, so that anything may have changed.
+                ``has_lost`` tells whether Redis had lost changes before.
         """
         if applied is not None:
             self._on_applied.append(applied)
