@@ -263,7 +263,7 @@ async def test_one_lost_while_its_registration_is_worked_on_gives_its_turn_back(
     peers[0].connection.data_received(LARGE[HALF:])
     peers[0].connection.connection_lost(None)
     assert [peer.wire.paused for peer in peers[1:]] == [False, False, True]
-    await until(lambda: not peers[0].connections.busy)
+    await until(lambda: not peers[0].connections.context.in_flight)
     assert peers[3].wire.paused  # and not twice
 
 

@@ -179,8 +179,3 @@ class Connections:
         for connection in list(self.all):
             if connection.certificate.id in certificates:
                 connection.close(Closed.RULES, "its certificate was revoked")
-
-    @property
-    def busy(self) -> bool:
-        """Whether any request is still executed."""
-        return self.context.in_flight > 0

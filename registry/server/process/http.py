@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_TIMEOUT_S: Final = 5.0
 _MAX_CONNECTIONS: Final = 64
-# How long a new client waits until the oldest one, whose connection is closed, has ended.
+# How long a new client waits for the thread of the oldest one, whose connection is closed for it.
 _PLACE_S: Final = 1.0
 
 
@@ -52,7 +52,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif path == "/rocketmq/nsaddr":
             if addresses := self.server.known.addresses():
                 self._answer(HTTPStatus.OK, addresses, "text/plain; charset=utf-8")  # without a line end
-            else:  # clients keep what they have
+            else:  # clients keep the addresses that they have
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no front end is ready\n", "text/plain; charset=utf-8")
         elif path == "/http_sd":
             self._answer(HTTPStatus.OK, self.server.known.targets(), "application/json")
@@ -69,7 +69,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             is_frame = cast(BufferedReader, self.rfile).peek(1)[:1] == b"\0"
         except OSError:
-            is_frame = False  # that of the base class deals with it
+            is_frame = False  # the base class handles the error
         if is_frame:
             self.close_connection = True
             self.wfile.write(b"HTTP/1.0 400 this is an HTTP port, not that of the name server\r\n\r\n")
@@ -123,7 +123,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
         try:
             self.address_family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
             super().__init__((host, port), _Handler)
-        except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
+        except (OSError, UnicodeError) as error:  # UnicodeError: a part of the host's name is too long or empty
             text = (
                 f"cannot serve metrics on {host}:{port}: {getattr(error, 'strerror', None) or error}; "
                 f"choose another port with {flag}, or 0 for none"
@@ -167,7 +167,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients may close their connection at any time."""
+        """Log an error only at DEBUG: clients may close their connection at any time."""
         logger.debug("an HTTP client went away", exc_info=True)
 
     def close(self) -> None:

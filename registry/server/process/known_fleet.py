@@ -37,7 +37,7 @@ class KnownFleet:
     """The front ends and sweepers, as Redis knew them last. Written by the event loop, read by HTTP threads.
 
     Args:
-        front_end: the id of the front end whose process this is. drains: whether that one drains.
+        front_end: the id of the front end of this process. drains: whether this front end drains.
         shows: takes the values for /metrics.
     """
 

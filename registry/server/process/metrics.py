@@ -80,12 +80,12 @@ class FrontEndWorkers:
         """Times of the Redis calls of this process: those of the sweeper beside the workers."""
 
     def told(self, index: int, status: Status) -> None:
-        """Worker ``index`` sent its status."""
+        """Note the status that worker ``index`` has sent."""
         with self._lock:
             self._told[index] = _LastStatus(status, self._clock())
 
     def gone(self, index: int) -> None:
-        """Worker ``index`` ended; its counts are kept."""
+        """Forget worker ``index``, which has ended, but keep its counts."""
         with self._lock:
             told = self._told.pop(index, None)
             if told is not None:
@@ -216,7 +216,7 @@ Shows = FrontEndWorkers | SweeperStatus | PipelineStatus
 
 def exposition(fleet: Shows, accept: str) -> tuple[bytes, str]:
     """The page of /metrics and its content type, in the format that the scraper asks for."""
-    # Here and not at the top: a start does not need it, and it takes a while to import.
+    # Imported here: a start does not need this library, and its import takes a while.
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
 

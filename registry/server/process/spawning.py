@@ -32,7 +32,7 @@ WORKER_COMMAND: Final = (
     sys.executable,
     "-P",
     "-c",
-    # nothing that is made before it serves is garbage: the collector starts then
+    # no object that is made before the worker serves is garbage: the worker enables the collector then
     "import gc, sys; gc.disable(); from mqregistry.server.process.worker import main; sys.exit(main(sys.stdin.read()))",
 )
 
@@ -49,7 +49,7 @@ async def spawn(
     """A worker in a new interpreter, which inherits these files; log_fd is its stderr.
 
     Raises:
-        OSError, ValueError: it could not be started.
+        OSError, ValueError: the process could not be started.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -76,7 +76,7 @@ class ForkedWorker:
         self._ended_as: int | None = None
 
     def begin(self, spec: dict[str, Any], connections_fd: int, status_fd: int, log_fd: int) -> None:
-        """Let it begin, with these files as its own. Should it have ended already, :meth:`wait` tells how.
+        """Let the worker begin with these files. If its process has ended already, :meth:`wait` tells how.
 
         Raises:
             OSError: the files cannot be passed on.
@@ -86,7 +86,7 @@ class ForkedWorker:
             self._channel.sendall(msgspec.json.encode(spec))
 
     async def wait(self) -> int:
-        """Its exit status, or the negative number of the signal."""
+        """Wait for the process to end; returns its exit status, or the negative number of the signal that ended it."""
         return await asyncio.to_thread(self._reap)
 
     def _reap(self) -> int:
@@ -95,13 +95,13 @@ class ForkedWorker:
         return self._ended_as
 
     def send_signal(self, number: int, /) -> None:
-        """Raises ProcessLookupError when it is gone."""
-        if self._ended_as is not None:  # another process may have its number by now
+        """Send a signal to the process; ProcessLookupError: it has ended."""
+        if self._ended_as is not None:  # another process may have its pid by now
             raise ProcessLookupError(self.pid)
         os.kill(self.pid, number)
 
     def end(self) -> None:
-        """Kill it, and wait until it has ended."""
+        """Kill the process, and wait until it has ended."""
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             self.send_signal(signal.SIGKILL)
@@ -110,9 +110,9 @@ class ForkedWorker:
 
 @contextlib.contextmanager
 def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
-    """Fork this number of workers, to be used once each within the context; fewer where forking fails or is not safe.
+    """Fork this number of workers, to be used once each within the context; fewer if a fork fails or is not safe.
 
-    Call it before there is an event loop. The garbage collector is enabled afterwards, in a worker when it serves.
+    Call it before there is an event loop. Then the garbage collector is enabled here, and in a worker when it serves.
     """
     forked: list[ForkedWorker] = []
     pause_output()
@@ -122,11 +122,11 @@ def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
         return
     from . import worker
 
-    scripts.load()  # once for all
+    scripts.load()  # here, so that no worker has to
     gc.disable()
     gc.freeze()  # existing objects live as long as this process, and visiting them would copy shared pages
     try:
-        with contextlib.suppress(OSError):  # no more processes now: the start of the others fails later, and is logged
+        with contextlib.suppress(OSError):  # the other workers are started later, and failures are logged then
             for _ in range(count):
                 forked.append(_fork(worker.main))
         gc.enable()
@@ -139,7 +139,8 @@ def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
 def _fork(main: Main) -> ForkedWorker:
     ours, theirs = socket.socketpair()
     parent = os.getpid()
-    # No signal may unwind the child's copy of this stack: its context managers (an embedded Redis) are the parent's.
+    # A signal must not unwind the child's copy of this stack: the context managers in it (an embedded Redis) belong to
+    # the parent.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
@@ -177,12 +178,12 @@ def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | 
 
 
 def _drop_files(kept_fd: int) -> None:
-    """Close files that a new interpreter would not inherit: a lock would be held as long as the worker lives."""
+    """Close files that a new interpreter would not inherit: a file's lock would be held as long as the worker lives."""
     root = logging.getLogger()
     for handler in root.handlers[:]:  # before the loop below closes their files: the numbers may be reused
         root.removeHandler(handler)
         handler.close()
-    for fd in map(int, os.listdir("/dev/fd")):  # not by number: the limit may be a thousand million
+    for fd in map(int, os.listdir("/dev/fd")):  # not every possible number: there may be a thousand million
         if fd >= _FIRST_OTHER_FD and fd != kept_fd:
             with contextlib.suppress(OSError):
                 os.close(fd)

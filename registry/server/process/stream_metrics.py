@@ -20,10 +20,10 @@ SURVEY_EVERY_S: Final = 10.0
 
 
 async def survey(store: Store, fleet: FrontEndWorkers, brokers_most: int = 0) -> None:
-    """Tell ``fleet`` every ten seconds, and that nothing is known while Redis is away. Runs until cancelled.
+    """Give ``fleet`` new values every ten seconds, and none while Redis is away. Runs until cancelled.
 
     Args:
-        brokers_most: of how many broker processes the last beat is shown.
+        brokers_most: the most broker processes whose last heartbeat is shown.
     """
     streams = StreamStore(store)
     while not cancelled():

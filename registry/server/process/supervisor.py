@@ -40,13 +40,13 @@ _RESTART_FIRST_S: Final = 0.1
 _RESTART_MOST_S: Final = 5.0
 # After a worker has run for this time, the next restart is quick again.
 _LIVED_S: Final = 10.0
-# New clients wait for a worker that restarts within this (and its start); otherwise they go to others.
+# If a worker is started again within this time, new clients wait for it; otherwise they go to other workers.
 _WAITED_FOR_S: Final = 0.5
 # How often the workers' last status is checked; they send one every second.
 _LOOK_EVERY_S: Final = 1.0
 # How often a Redis that was away at the start is tried again.
 _REACH_EVERY_S: Final = 0.25
-# Beyond the drain's own bound, before SIGKILL.
+# A worker that has not ended this much later than a drain may take gets SIGKILL.
 _KILL_AFTER_S: Final = 1.0
 
 
@@ -132,7 +132,7 @@ class Supervisor:
         """
         settings = self.settings
         try:
-            # the sweeper beside this front end writes with it
+            # the author of what the sweeper beside this front end writes
             by = this_process(SWEEPER, front_end=front_end_name(settings.listen_port))
             store = Store(
                 settings.redis,
@@ -142,7 +142,7 @@ class Supervisor:
                 by=by,
                 fresh=self._fresh,
             )
-        except ConfigError as error:  # the URL
+        except ConfigError as error:  # the URL is wrong
             raise StartError(str(error)) from error
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(store.close)
@@ -159,7 +159,7 @@ class Supervisor:
             stack.callback(self._acceptor.close)
             port = settings.effective_http_port
             if port:
-                from .http import HttpServer  # its base is a tenth of all imports
+                from .http import HttpServer  # http.server takes a tenth of the time of all imports
 
                 http = await when_free(
                     lambda: HttpServer(settings.bind_address, port, self.fleet, self.known), self.stopping
@@ -271,7 +271,7 @@ class Supervisor:
                 status.release()
                 log.release()
             self._processes[index] = process
-            if self.stopping.is_set():  # it came while this one was being made
+            if self.stopping.is_set():  # the stop came while this process was being made
                 self._signal_workers(signal.SIGTERM)
             relay = asyncio.create_task(_relay(log.reader, logging.getLogger(f"worker {index + 1}")))
             watch = asyncio.create_task(self._watch(index, process))
@@ -287,7 +287,7 @@ class Supervisor:
 
     async def _make(self, index: int, status_fd: int, log_fd: int) -> WorkerProcess:
         """Make a worker process; raises OSError or ValueError when it could not be started."""
-        # Once all have answered, a worker that cannot read the tables leaves its clients to those that have them.
+        # Once all workers have answered, a new one that cannot read the tables ends: its clients go to the others.
         wait = self._wait and not self.booted.is_set()
         spec = {
             "settings": self.settings, "front_end": self.front_end, "index": index, "wait": wait, "parent": os.getpid(),

@@ -64,14 +64,14 @@ from .port.sockets import advertised
 
 logger = logging.getLogger(__name__)
 
-# The collector starts when the worker serves, at the latest after this time.
+# The garbage collector is enabled when the worker serves, at the latest after this time.
 _COLLECT_AFTER_S: Final = 10.0
 
 EXIT_COULD_NOT_START = 253
-# As the Java NameServer does: the KV configuration is logged, first after a minute.
+# As in the Java NameServer, the KV configuration is logged, first after a minute.
 KV_PRINT_FIRST_S = 60.0
 KV_PRINT_EVERY_S = 600.0
-# For this time, before this worker stops accepting, requests are answered with code 1500 (clients that know it).
+# A worker that drains goes on accepting for this time, and answers clients that know code 1500 with that code.
 GO_AWAY_S = 1.0
 _STATUS_EVERY_S: Final = 1.0
 # How often a worker that has no tables yet tries Redis again.
@@ -132,19 +132,17 @@ class Worker:
         self._authentication = Authentication(self._store, self._context, spec.front_end, warns=spec.index == 0)
         self._view.subscribe(self._authentication.applied)
         self._notifier = MinBrokerIdNotifier(lambda: self._context.settings.notify_min_broker_id_changed)
-        if spec.index == 0:  # one worker of a front end tells the brokers
-            self._view.subscribe(self._notifier.applied)
         self._changes = ChangeCounts()
         self._unwritable = UnwritableTopics(lambda: self._view.tables)
         self._loop_delays = LoopDelays()
-        if spec.index == 0:  # one worker counts and logs for all: each has the same tables
-            self._view.subscribe(self._changes.applied)
-            self._view.subscribe(lambda applied: log_removal(applied, self._view.tables))
         self._lookups = LookupJournal(
             self._context.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
             interval_s=settings.lookup_counts_interval_ms / 1000,
         )  # fmt: skip
-        if spec.index == 0:
+        if spec.index == 0:  # one worker tells brokers, counts and logs for all: each has the same tables
+            self._view.subscribe(self._notifier.applied)
+            self._view.subscribe(self._changes.applied)
+            self._view.subscribe(lambda applied: log_removal(applied, self._view.tables))
             for option in options().values():
                 if option.key in behaviour.ignored_settings and settings.source(option.name) != DEFAULT:
                     logger.warning(
@@ -171,16 +169,16 @@ class Worker:
         """Serve until :meth:`stop`, then drain.
 
         Args:
-            owns_process: signals of this process stop it, and the collector of garbage is set for it.
+            owns_process: whether signals to this process stop this worker, and it sets the garbage collector.
 
         Raises:
-            RegistryError: it could not start.
+            RegistryError: the worker could not start.
         """
         loop = asyncio.get_running_loop()
         if owns_process:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
-            loop.call_later(_COLLECT_AFTER_S, gc.enable)  # Redis may keep us waiting
+            loop.call_later(_COLLECT_AFTER_S, gc.enable)  # Redis may be away for long
         settings = self._settings
         tls = Tls(settings)
         connections = Connections(
@@ -232,7 +230,7 @@ class Worker:
             ]
             # Small tables are read before this worker listens: connections stay in the backlog until here.
             server = await listening()
-            # The tables are long-lived: the collector need not look at them again and again, nor once now.
+            # The tables live long: the collector must not visit them again and again, and need not do so once now.
             if owns_process:
                 gc.freeze()
                 gc.enable()  # it was disabled since the start of this process
@@ -256,14 +254,14 @@ class Worker:
         await self._lease_store.close()
 
     async def _has_tables(self, connections: Connections, listening: Callable[[], Awaitable[Server]]) -> bool:
-        """Connect to Redis and read the tables; False: it is away, and this worker is to wait for it.
+        """Connect to Redis and read the tables; False: Redis is away, and this worker waits for it.
 
         Args:
-            listening: called if that takes long, so that lookups are answered meanwhile.
+            listening: called if reading takes long, so that lookups are answered meanwhile.
 
         Raises:
-            StoreUnavailable: it is away, and this worker must not wait.
-            StoreError: it answers, but is not fit (login, version, schema, eviction policy): waiting does not help.
+            StoreUnavailable: Redis is away, and this worker must not wait.
+            StoreError: Redis answers, but is not fit (login, version, schema, eviction policy): waiting does not help.
         """
         try:
             await self._store.connect()
@@ -307,7 +305,7 @@ class Worker:
             # As in Java; a client that sends no request meanwhile loses nothing when its connection closes.
             await self._until(deadline, deadline, lambda: not connections.not_sent_away)
         server.close()
-        await self._until(deadline, deadline, lambda: not connections.busy)
+        await self._until(deadline, deadline, lambda: not self._context.in_flight)
         with contextlib.suppress(RegistryError, TimeoutError):
             async with asyncio.timeout(max(0.1, min(2.0, deadline - loop.time()))):
                 await self._channels.closes_told()
@@ -358,7 +356,7 @@ def main(spec_json: bytes | str) -> int:
     spec = msgspec.json.decode(spec_json, type=Spec)
     if spec.parent:
         end_with_parent(spec.parent)
-    queue_output()  # a supervisor that stands still reads no log
+    queue_output()  # a supervisor that is paused reads no log
     configure_logging(spec)
     keep_large_blocks()
     os.set_blocking(spec.status_fd, False)
@@ -381,7 +379,7 @@ def main(spec_json: bytes | str) -> int:
 
 
 def configure_logging(spec: Spec) -> None:
-    """Lines on stderr, which the supervisor prefixes."""
+    """Log to stderr; the supervisor reads these lines, and logs them under the worker's name."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s - %(message)s"))
     logging.basicConfig(level=spec.settings.log_level.upper(), handlers=[handler])

@@ -226,7 +226,7 @@ _SERIES: Final = re.compile(r'(\w+)(?:\{\w+="([^"]*)"(?:,\w+="([^"]*)")?\})?')
 
 
 def of_counters(counted: Mapping[str, float]) -> Iterator[Series]:
-    """Counters, by metric with its labels as on the page of /metrics, in that order."""
+    """The series of counters; each key is a metric with its labels, as on the page of /metrics."""
     for series, value in sorted(counted.items()):
         match = _SERIES.fullmatch(series)
         if match is not None:
@@ -234,7 +234,7 @@ def of_counters(counted: Mapping[str, float]) -> Iterator[Series]:
 
 
 def of_durations(durations: Mapping[str, Told]) -> Iterator[Series]:
-    """Histograms, in the same way."""
+    """The series of histograms; their keys are like those of :func:`of_counters`."""
     for series, (counts, total_s) in sorted(durations.items()):
         match = _SERIES.fullmatch(series)
         if match is not None and len(counts) == len(BOUNDS_S) + 1:

@@ -45,13 +45,13 @@ class PipelineStatus:
             self._quarantined[stream] += quarantined
 
     def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
-        """The lake has new figures of the last whole hour: reads them, metric -> cluster -> value."""
+        """Read new figures of the lake's last whole hour: metric -> cluster -> value."""
         values = read()
         with self._lock:
             self._figures[namespace] = values
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:
-        """A round went through in this time; the tables have everything up to this change."""
+        """Note that a round took this time, and that the tables have everything up to this change."""
         with self._lock:
             self._rounds["done"] += 1
             self._last_s, self._round_s, self._seqs[namespace] = time.time(), seconds, seq
@@ -64,7 +64,7 @@ class PipelineStatus:
     # as the HTTP port shows it
 
     def not_ready(self) -> list[str]:
-        """Why /readyz answers 503; "" = it answers 200."""
+        """Why /readyz answers 503; empty = it answers 200."""
         return [] if self._last_s else ["no round has gone through yet"]
 
     def warnings(self) -> list[str]:

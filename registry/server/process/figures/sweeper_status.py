@@ -37,7 +37,7 @@ class Sweeps:
             self._counted["brokers_reaped_total"] += reaped
 
     def alarmed(self, alarm: Alarm) -> None:
-        """An alarm about a reader of the streams was raised."""
+        """Count an alarm about a reader of the streams."""
         with self._lock:
             self._counted[f'stream_alarms_total{{alarm="{alarm.kind}"}}'] += 1
 
@@ -62,7 +62,7 @@ class Sweeps:
             return dict(self._counted)
 
     def hangs(self) -> str:
-        """Why /healthz answers 503: it makes no passes any more, not even failed ones; "" = no reason."""
+        """Why /healthz answers 503: the sweeper makes no passes any more, not even failed ones; "" = it answers 200."""
         silent_s = time.monotonic() - self._passed_s if self._passed_s is not None else 0.0
         return f"it has made no pass for {silent_s:.0f} s" if silent_s > _HANGS_S else ""
 
@@ -76,7 +76,7 @@ class SweeperStatus(Sweeps):
         self._started_s = time.time()
 
     def not_ready(self) -> list[str]:
-        """Why /readyz answers 503; "" = it answers 200."""
+        """Why /readyz answers 503; empty = it answers 200."""
         return [] if self.last_s else ["it has not swept yet"]
 
     def warnings(self) -> list[str]:

@@ -26,7 +26,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def roles(brokers: Mapping[str, BrokerRow]) -> tuple[list[tuple[str, str, int]], int]:
-    """(cluster, role, number of broker processes) for each of these, and how many brokerNames have no master."""
+    """The number of broker processes by cluster and role, and how many brokerNames have no master."""
     counted: Counter[tuple[str, str]] = Counter()
     clusters: set[str] = set()
     without_master = 0
@@ -81,7 +81,7 @@ class ChangeCounts:
         self._counted: Counter[str] = Counter(dict.fromkeys(TYPES, 0))
 
     def applied(self, applied: Applied) -> None:
-        """The view has this event; of a change in parts the first one counts."""
+        """Count this event; of a change that comes in parts, only the first part counts."""
         if applied.change.part == 1:
             kind = applied.change.type
             self._counted[kind if kind in TYPES else "later"] += 1

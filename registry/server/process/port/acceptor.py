@@ -2,7 +2,7 @@
 
 The parent passes each connection to the worker that has fewest (SCM_RIGHTS).
 
-The kernel's own way, a listening socket a worker (SO_REUSEPORT), deals connections out by a hash of their addresses.
+With a listening socket for each worker (SO_REUSEPORT) the kernel distributes connections by a hash of their addresses.
 With 64 connections and two workers, one worker has 20 % too many in one start of nine; with four workers in one start
 of two. Brokers and clients keep their connections for days, so the imbalance would last.
 
@@ -70,9 +70,9 @@ class _Channel:
     def __init__(self, *, taking: bool) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.ours.setblocking(False)
-        self.held = 0  # connections that it was given and that are open, as far as counted
-        self.told = 0  # those that it reported as closed since
-        self.taking = taking  # whether it gets connections; those that come before it has started wait in the channel
+        self.held = 0  # open connections that the worker was given, as of the last count
+        self.told = 0  # how many of them it has reported as closed since
+        self.taking = taking  # whether it gets connections; until it has started, they wait in the channel
 
     def give(self, connections: list[socket.socket]) -> bool:
         """Pass connections on; False: the channel is full, or the worker takes no more."""
@@ -150,7 +150,7 @@ class SharedAcceptor:
         self._deal()
         if self._listens and not self._taking():
             self._refuse()
-            with contextlib.suppress(StartError):  # the next to end tries again
+            with contextlib.suppress(StartError):  # this is tried again when the next worker ends
                 self._listener = bind(*self._where)
                 self._listener.setblocking(False)
 

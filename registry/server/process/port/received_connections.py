@@ -49,7 +49,7 @@ class ReceivedConnections:
     def _take(self) -> None:
         try:
             expected, files = receive(self._channel)
-        except OSError:  # nothing there after all
+        except OSError:  # there is no message after all
             return
         if not expected:  # the parent is gone
             self._loop.remove_reader(self._channel)

@@ -21,7 +21,7 @@ from ....tcp_sockets import listeners
 
 logger = logging.getLogger(__name__)
 
-# After SIGKILL the workers of a front end end at once; after SIGTERM they drain first.
+# The workers of a killed front end free the port at once; a front end that drains may keep it longer than this.
 _WAIT_S: Final = 5.0
 _TRY_EVERY_S: Final = 0.05
 
@@ -70,7 +70,7 @@ def _open(host: str, port: int) -> tuple[socket.socket, Any]:
         # as bytes: for a text Python imports the codec of international names
         name = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(name or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
+    except (OSError, UnicodeError) as error:  # UnicodeError: a part of the host's name is too long or empty
         why = getattr(error, "strerror", None) or error
         raise StartError(f"cannot listen on {host}:{port}: no such address: {why}") from error
     family, kind, protocol, _, address = found[0]
