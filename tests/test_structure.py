@@ -95,7 +95,7 @@ INNER = {
     "cli.help": {"cli"},
     "cli.outside": {"cli", "cli.read"},
     "cli.pipeline": {"cli"},
-    "cli.read": {"cli", "cli.pipeline"},
+    "cli.read": {"cli"},
     "cli.run": {"cli", "cli.help", "cli.read", "cli.write"},
     "cli.write": {"cli"},
 }  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from ..config.settings import Settings
-from ..errors import StartError
 from ..names import printable
+from .extras import extra
 from .options import config_file_option, setting_options
 from .target import find_target, open_target, run
 
@@ -26,10 +26,8 @@ def top(number: int | None, config_file: Path | None, **flags: Any) -> None:
     lookups, registrations and heartbeats a second, over the last minute. q quits, p pauses, / filters. It only reads.
     """
     settings = find_target(flags, config_file)
-    try:
-        from ..top import app  # noqa: F401 - it needs the extra "top"
-    except ImportError as error:
-        raise StartError(f"{error.name} is not installed: pip install 'mqregistry[top]'") from error
+    with extra("top"):
+        from ..top import app  # noqa: F401
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("top needs a terminal; 'mqregistry brokers' and 'mqregistry watch' do not")
     run(_top(settings, number))

@@ -15,7 +15,7 @@ import redis
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
-from mqregistry.cli.pipeline.extras import spark_extra
+from mqregistry.cli.extras import extra
 from mqregistry.errors import NoNamespace, StartError, StoreUnavailable
 from mqregistry.pipeline import run as application
 from mqregistry.pipeline.lake.lake import Lake, LakeError
@@ -171,7 +171,7 @@ def test_without_the_extra_it_says_how_to_install_it(env, lacking):  # noqa: F81
 
 def test_an_error_of_our_own_imports_is_not_taken_for_a_missing_extra():
     for name in ("mqregistry.pipeline.gone", "asyncio.gone"):
-        with pytest.raises(ModuleNotFoundError), spark_extra():
+        with pytest.raises(ModuleNotFoundError), extra("spark"):
             raise ModuleNotFoundError(name=name)
 
 

@@ -18,6 +18,6 @@ from .rules import change_rules, rule_arguments
 async def deny(store: Store, **words: Any) -> None:
     """Deny USER these RIGHTS on each RESOURCE, even if another rule allows them. The words are those of 'auth allow'.
 
-    The user "anonymous" is everybody who does not say who he is: it can be denied what everybody may read.
+    The user "anonymous" is every caller that does not say who it is. Deny it what everybody may read otherwise.
     """
     await change_rules(store, Effect.DENY, **words)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .extras import spark_extra
+from ..extras import extra
 
 
 @click.command()
@@ -17,7 +17,7 @@ def jars(folder: Path | None) -> None:
     Maven fetches them where it is installed; else they come from Maven Central over HTTPS. Copy FOLDER to a machine
     without internet: 'mqregistry pipeline run --jars FOLDER' uses it there.
     """
-    with spark_extra():
+    with extra("spark"):
         from mqregistry.pipeline.spark.jars import CENTRAL, DELTA, fetch, own_folder
     where = (folder or own_folder()).expanduser()
     click.echo(f"{', '.join(jar.coordinates for jar in DELTA)} from Maven Central ({CENTRAL}) into {where}")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from ..extras import extra
 from ..options import lake_option
 from ..time_options import instant_option
-from .extras import spark_extra
 from .session import namespace_options
 
 
@@ -33,7 +33,7 @@ def report(out: Path, from_ms: int | None, to_ms: int | None, lake: str, namespa
     """
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise click.UsageError("--from must be before --to")
-    with spark_extra():
+    with extra("spark"):
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.report.formats import count
         from mqregistry.pipeline.report.page import write

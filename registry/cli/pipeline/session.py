@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from ..extras import extra
 from ..options import config_file_option, read_settings, setting_options, together
-from .extras import spark_extra
 
 _INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
@@ -93,7 +93,7 @@ def spark_options(function: Callable[..., None]) -> Callable[..., None]:
     def command(
         *, master: str, driver_memory: str, jars: str | None, conf: dict[str, str] | None = None, **options: Any
     ) -> None:
-        with spark_extra():
+        with extra("spark"):
             function(spark=SparkStart(master, driver_memory, jars, conf or {}), **options)
 
     return _OPTIONS(command)

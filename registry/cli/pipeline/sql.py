@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from .. import output
+from ..extras import extra
 from ..options import lake_option
-from .extras import extra
 from .session import namespace_options
 
 _MOST_ROWS = 1000  # of a table for people

@@ -38,7 +38,7 @@ _MOST: Final = 50
     "--broker", metavar="NAME", shell_complete=complete_names.broker_names, help="Only changes of this broker name."
 )
 @click.option(
-    "--user", metavar="USER", help="Only what this user caused: of the registry, an operating system or Redis."
+    "--user", metavar="USER", help="Only what this user of the registry, of an operating system or of Redis caused."
 )
 @click.option("--peer", metavar="HOST[:PORT]", help="Only what came from this address, or from a program on this host.")
 @instant_option("--since", "since_ms", "Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.")

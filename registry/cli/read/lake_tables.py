@@ -17,8 +17,8 @@ from ...model import TopicRoute
 from ...operators.closest_names import closest_names
 from ...store.operator_reads import BrokerInfo, broker_info
 from ...tables.tables import Tables
+from ..extras import extra
 from ..options import read_settings
-from ..pipeline.extras import spark_extra
 
 if TYPE_CHECKING:
     from mqregistry.pipeline.past.travel import BrokerThen, End, EpochPast, ValueOrigin
@@ -69,7 +69,7 @@ class LakePast:
     """The past of a namespace as a lake (its folder or URI) has it, for the console's time travel."""
 
     def __init__(self, lake: str, namespace: str) -> None:
-        with spark_extra():
+        with extra("spark"):
             from mqregistry.pipeline.lake.lake import Lake
         self._lake = Lake(lake)
         self._namespace = namespace
@@ -128,7 +128,7 @@ def print_report() -> None:
     """
     root, namespace = sys.argv[1:]
     try:
-        with spark_extra():
+        with extra("spark"):
             from mqregistry.pipeline.lake.lake import Lake
             from mqregistry.pipeline.report.page import make
         found, html = make(Lake(root), namespace)
@@ -144,7 +144,7 @@ def _ask(
     if flags.get("redis") is not None:
         raise click.UsageError("--at reads the pipeline's tables, --redis names the tables of now: give one of them")
     namespace = read_settings({"namespace": flags.get("namespace")}, config_file).namespace
-    with spark_extra():
+    with extra("spark"):
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.travel import ask
     return ask(Lake(lake), namespace, at_ms, question)

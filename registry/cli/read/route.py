@@ -30,7 +30,7 @@ from .tables import check_source
     metavar="HOST:PORT[;HOST:PORT]",
     help="Ask name servers, ours or Java's: 'host:port;host:port'.",
 )
-@click.option("--follow", is_flag=True, help="Then show each change of it, who caused it, old and new, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Then show each change with its author, old and new, until Ctrl-C.")
 @tls_options
 @at_option
 @lake_option

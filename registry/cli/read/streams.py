@@ -16,7 +16,7 @@ from ..target import target_command
 
 
 @click.command()
-@click.option("--forget", metavar="READER", help="Remove this reader: nothing is kept for it any more.")
+@click.option("--forget", metavar="READER", help="Remove this reader: no entries are kept for it any more.")
 @target_command
 async def streams(store: Store, settings: Settings, forget: str | None, as_json: bool) -> None:
     """Show the event streams with their limits, and what each reader has acknowledged."""

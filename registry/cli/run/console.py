@@ -20,10 +20,11 @@ from ...config.settings import Settings
 from ...config.sources import default_data_dir
 from ...console.login.reach import check_reach
 from ...embedded import end_with_parent
-from ...errors import NoNamespace, StartError, StoreUnavailable
+from ...errors import NoNamespace, StoreUnavailable
 from ...events.by import CONSOLE, this_process
 from ...store.store import Store, open_existing
 from ...tasks import wait_within
+from ..extras import extra
 from ..options import also_option, config_file_option, setting_options
 from ..target import find_target
 from .logging_setup import configure_logging
@@ -47,7 +48,7 @@ _NICE: Final = 10
 @click.option("--actions", is_flag=True, help="Let pages change something. Without it they only read.")
 @click.option(
     "--login", is_flag=True,
-    help="Ask for a user of the registry and one of its secrets; each then sees and does what its rights allow.",
+    help="Ask for a user of the registry and one of its secrets; users then see and do what their rights allow.",
 )  # fmt: skip
 @click.option(
     "--tls-cert", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -110,10 +111,8 @@ def console(
         raise click.UsageError(f"--root-path {root_path!r}: expected a path such as /registry")
     settings = find_target(flags, config_file)
     configure_logging(settings)
-    try:
-        from ...console import app  # noqa: F401 - it needs the extra "console"
-    except ImportError as error:
-        raise StartError(f"{error.name} is not installed: pip install 'mqregistry[console]'") from error
+    with extra("console"):
+        from ...console import app  # noqa: F401
     folder = checkpoints or default_data_dir(os.environ) / "console"
     namespaces = list(dict.fromkeys([settings.namespace, *others]))
     if report is not None and len(namespaces) > 1:

@@ -54,7 +54,7 @@ class Probed(msgspec.Struct, frozen=True):
     "--topic", "topics", multiple=True, metavar="TOPIC", help="Also ask for the route of a topic; repeatable."
 )
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
-              help="For the connection, and for each answer.")  # fmt: skip
+              help="The longest wait for the connection, and for each answer.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 @click.option("--listen", metavar="[HOST:]PORT",
               help="Serve /metrics for Prometheus instead; each GET probes once. HOST: 127.0.0.1.")  # fmt: skip

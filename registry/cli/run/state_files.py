@@ -55,7 +55,7 @@ def runtime_folder() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether this user owns the folder: anybody may make one with that name in the temporary folder."""
+    """Whether this user owns the folder: in the temporary folder, anybody can make one with this name."""
     try:
         found = folder.lstat()
     except OSError:

@@ -48,7 +48,7 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
 @set_option
 @config_file_option
 @print_option
-@click.option("--console", is_flag=True, help="Start the console beside it, which only reads; it says where it is.")
+@click.option("--console", is_flag=True, help="Also start the console, which only reads and prints its address.")
 def up(config_file: Path | None, print_config: bool, console: bool, **flags: Any) -> None:
     """Start a whole registry on this machine: an embedded Redis, the name server, and a sweeper.
 

@@ -34,7 +34,7 @@ def broker() -> None:
 async def wipe(store: Store, name: str, yes: bool, as_json: bool) -> None:
     """Take the write permission from every topic of broker NAME, before it is taken out of service.
 
-    A broker gives a topic its own permission back when it registers it with a new data version.
+    A broker that registers a topic with a new data version gives it its own permission again.
     """
     await carry_out(previews.wipe(store, name), yes=yes, as_json=as_json)
 
@@ -55,8 +55,8 @@ async def drain(
 
     Takes the write permission from its topics, and shows which clients have not looked up the new routes yet. Ends with
     0 when every client that was heard within the last three minutes has the new routes, with 1 if some still do not
-    have them after --timeout. If the broker meanwhile registers with its own permissions, they are taken again. When it
-    has ended with 0, stop the broker. 'broker restore NAME' puts back what was taken.
+    have them after --timeout. If the broker meanwhile registers with its own permissions, they are taken again. Stop
+    the broker when this has ended with 0. 'broker restore NAME' puts back what was taken.
 
     Consumers go on reading the messages of the broker: stop it when they have read all.
 

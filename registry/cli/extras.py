@@ -1,4 +1,4 @@
-"""Turns a failed import of a package that a command of the pipeline needs into the advice which extra to install."""
+"""Turns a failed import of a package that a command needs into the advice which extra to install."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from ...errors import StartError
+from ..errors import StartError
 
 
 @contextlib.contextmanager
@@ -19,8 +19,3 @@ def extra(extra_name: str) -> Iterator[None]:
         if name == "mqregistry" or name in sys.stdlib_module_names:
             raise
         raise StartError(f"this command needs {name}: pip install 'mqregistry[{extra_name}]'") from error
-
-
-def spark_extra() -> contextlib.AbstractContextManager[None]:
-    """:func:`extra` for the extra ``spark``, which most commands of the pipeline need."""
-    return extra("spark")
