@@ -126,7 +126,7 @@ def test_users(auth):
         (("user", "add", "b", "--from", "here"), "does not appear to be"),
         (("user", "add", "b", "--certificate", "b"), "expected URI:..., DNS:..."),
         (("user", "set", "b"), "say what to change"),
-        (("user", "set", "b", "--from", "10.0.0.1", "--clear", "from"), "takes away what another option sets"),
+        (("user", "set", "b", "--from", "10.0.0.1", "--clear", "from"), "another option sets them"),
         (("allow", "b", "register"), "say on what: topic:NAME, cluster:NAME"),
         (("allow", "b", "fly", "*"), "'fly' is no right on everything"),
         (("allow", "b", "route", "queue:q"), "expected topic:NAME"),
@@ -219,7 +219,7 @@ def test_check(auth):
         "not allowed: user broker-a has no right register on broker:broker-b from 10.0.0.1: no rule allows it",
         "mqregistry auth allow broker-a register broker:broker-b",
     ]
-    assert done.stderr == "the mode is observe: it is done all the same\n"
+    assert done.stderr == "the mode is observe: the request is done all the same\n"
     found = json.loads(auth("check", "anonymous", "config.write", "--json", expect=1).stdout)
     assert (found["allowed"], found["reason"], found["mend"]) == (
         False, "no_rule", "mqregistry auth user add NAME --role admin",

@@ -61,7 +61,7 @@ async def check(
         if decision.mend:
             output.show(decision.mend)
         if policy.mode is not Mode.ENFORCE:
-            click.echo(f"the mode is {policy.mode}: it is done all the same", err=True)
+            click.echo(f"the mode is {policy.mode}: the request is done all the same", err=True)
     if not decision.allowed:
         raise click.exceptions.Exit(FAILED)
 

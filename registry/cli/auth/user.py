@@ -45,7 +45,7 @@ async def add(
     is_broker = Role.BROKER in fields["roles"]
     if is_broker != bool(clusters and brokers) or (not is_broker and (clusters or brokers)):
         raise click.UsageError(
-            "a broker speaks for itself only: --role broker needs --cluster and --broker, and they need it"
+            "a broker speaks for itself only: --role broker needs --cluster and --broker, and these need --role broker"
         )
     rules = [Rule(Effect.ALLOW, (Right.REGISTER,), Kind.CLUSTER, pattern) for pattern in clusters]
     rules += [Rule(Effect.ALLOW, (Right.REGISTER,), Kind.BROKER, pattern) for pattern in brokers]
@@ -65,10 +65,10 @@ async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, *
     """Change what USER is. Each given option replaces all values that the user had for it."""
     given: dict[str, Any] = {key: value for key, value in fields.items() if value}
     for key in clear:
-        key = "sources" if key == "from" else key
-        if key in given:
-            raise click.UsageError("--clear takes away what another option sets")
-        given[key] = ()
+        field = "sources" if key == "from" else key
+        if field in given:
+            raise click.UsageError(f"--clear {key}: another option sets them")
+        given[field] = ()
     if not given:
         raise click.UsageError("say what to change: --role, --certificate, --network, --from or --clear")
     await _edit(store, name, as_json, "changed", **given)

@@ -61,7 +61,7 @@ def clients_in(file: Path, port: int, brokers: Collection[str]) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--peers: cannot read {file}: {error}") from error
     if age_s > _OLDEST_S:
-        raise click.UsageError(f"--peers: {file} is {age_s / 60:.0f} minutes old, and tells nothing of now")
+        raise click.UsageError(f"--peers: {file} is {age_s / 60:.0f} minutes old: run ss again")
     found = []
     for line in filter(str.strip, text.splitlines()):
         pair = _PAIR.search(line)

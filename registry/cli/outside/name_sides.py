@@ -48,7 +48,7 @@ async def find_sides(arguments: tuple[str, ...], ways: Ways) -> list[Side]:
     names = [side.name for side in sides]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise click.UsageError(f"{twice} is named twice: a side is compared with others")
+        raise click.UsageError(f"{twice} is named twice: name different sides")
     if len(sides) < 2:
         raise click.UsageError(f"{len(sides)} side to compare: name at least two; {EXPECTED}")
     return sides

@@ -33,8 +33,8 @@ def commands(step: Step, lists: Lists, *, back: bool) -> list[str]:
     match step:
         case Step.SERVERS if back:
             return [
-                "$ mqregistry kv export > kvConfig.json   # to where each Java NameServer's kvConfigPath says",
-                "$ mqregistry config export               # into the Java NameServers' file, by hand",
+                "$ mqregistry kv export > kvConfig.json   # copy it to the kvConfigPath of each Java NameServer",
+                "$ mqregistry config export               # copy these lines into the Java NameServers' file",
                 "# start the Java NameServers: sh bin/mqnamesrv -c namesrv.properties",
             ]
         case Step.SERVERS:

@@ -73,7 +73,7 @@ def audit_text(found: Audit, taken_s: float) -> str:
         lost = output.duration(until_ms - since_ms)
         lines.append(f"changes of {lost} were lost; the history continues with the snapshot after them")
     number = len(found.differences)
-    of_stream = f", {found.seq - found.replayed} of them only in the stream yet" if found.seq > found.replayed else ""
+    of_stream = f", {found.seq - found.replayed} of them not yet in the lake" if found.seq > found.replayed else ""
     lines.append(
         f"{number or 'no'} difference{'s' * (number != 1)}: {found.seq} changes{of_stream}, {found.cells} cells; "
         f"{', '.join(f'{count} {name}' for name, count in found.entries.items())} of the streams; {found.figures} rows "

@@ -22,7 +22,7 @@ from .session import namespace_options
     "Whole hours from this one on: 2026-11-21T14:03 (local time unless it ends with Z or +01:00), 14:03 (the last "
     "one), -2h, -30d.  [default: 24 hours before the end]",
 )  # fmt: skip
-@instant_option("--to", "to_ms", "Up to then.  [default: all that was seen]")
+@instant_option("--to", "to_ms", "Up to this time.  [default: the end of observation]")
 @lake_option
 @namespace_options
 def report(out: Path, from_ms: int | None, to_ms: int | None, lake: str, namespace: str) -> None:

@@ -35,7 +35,7 @@ def _lost(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, l
 )  # fmt: skip
 @instant_option("--at", "at_ms", "At one instant: 14:03, -2h, 2026-11-21T14:03.")
 @instant_option("--from", "from_ms", "At any instant from this one on.  [default: the last 30 days that are known]")
-@instant_option("--to", "to_ms", "Up to then.  [default: all that was seen]")
+@instant_option("--to", "to_ms", "Up to this time.  [default: the end of observation]")
 @click.option("--json", "as_json", is_flag=True, help="JSON: every topic.")
 @spark_options
 @lake_option

@@ -56,7 +56,7 @@ async def _take_over(store: Store, settings: Settings, file: Path) -> None:
         return
     if known:
         logger.warning(
-            "%s: %s has %d key(s) that are not in Redis, or other there; Redis counts. To import them: "
+            "%s: %s has %d key(s) that are missing or other in Redis; what Redis has is used. To import them: "
             "mqregistry kv import %s (--dry-run shows them)", KEY, file, len(plan.changes), file,
         )  # fmt: skip
         return
