@@ -211,7 +211,7 @@ class NameServerAddresses:
         while True:
             await wait_within(self._soon, None if self.is_fixed else self._every_s)
             self._soon.clear()
-            with contextlib.suppress(PeerUnavailable):  # it was logged
+            with contextlib.suppress(PeerUnavailable):  # refresh has logged it
                 await self.refresh()
             if self._current != known:
                 known = self._current

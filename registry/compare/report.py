@@ -14,19 +14,19 @@ class SideNow(msgspec.Struct, frozen=True):
     """One side at the last look."""
 
     name: str
-    what: str  # what it is, in words
+    what: str  # what the side is, in words
     topics: int = 0
     brokers: int = 0
     error: str = ""  # why it could not be read
-    untold: dict[str, str] = {}  # kind of cells -> why it does not tell them
+    untold: dict[str, str] = {}  # kind of cells -> why the side does not tell them
 
 
 class Report(msgspec.Struct, frozen=True):
     """The state of a comparison."""
 
-    at_ms: int  # when it last looked
+    at_ms: int  # the time of the last look
     lasting_ms: int
-    looks: int  # how often it has looked
+    looks: int  # the number of looks
     look_ms: int  # how long the last look at everything took
     sides: Sequence[SideNow]
     differences: Sequence[Lasted]

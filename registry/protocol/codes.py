@@ -19,7 +19,7 @@ class RequestCode(IntEnum):
     DELETE_KV_CONFIG = 102
     """Delete one key of the KV configuration."""
     REGISTER_BROKER = 103
-    """A broker says where it is and which topics it has; also its heartbeat."""
+    """A broker says where it is and which topics it has; this is also its heartbeat."""
     UNREGISTER_BROKER = 104
     """A broker leaves."""
     GET_ROUTEINFO_BY_TOPIC = 105
@@ -51,7 +51,7 @@ class RequestCode(IntEnum):
     GET_NAMESRV_CONFIG = 319
     """Ask for the settings in effect."""
     QUERY_DATA_VERSION = 322
-    """A broker asks whether it has to register; also its heartbeat."""
+    """A broker asks whether it has to register; this is also its heartbeat."""
     ADD_WRITE_PERM_OF_BROKER = 327
     """Give every topic of a broker name the permission 6 (read and write)."""
     GET_BROKER_MEMBER_GROUP = 901

@@ -193,7 +193,7 @@ def _lenient_language(value: Any) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """Convert a value to a string as fastjson does: a string stays as it is, all else becomes its JSON text."""
+    """Convert a value to a string as fastjson does: a string stays as it is, another value becomes its JSON text."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -16,7 +16,7 @@ from ..errors import RemoteProtocolError
 from .slices import Slices, finish
 
 MAX_LENIENT_BYTES: Final = 64 * 1024
-"""The longest text for the parser in Python, which takes some 40 ms for it."""
+"""The longest text that the parser in Python reads, which takes some 40 ms."""
 
 MAX_BYTES: Final = 256 * 1024
 """The longest text that ``loads`` reads: a megabyte of brackets would take 60 MB of memory. Peers write longer texts

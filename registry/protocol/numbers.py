@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# An int64 has at most 19 digits; 40 leaves room for leading zeros, and keeps int() from long texts, where it is slow.
+# An int64 has at most 19 digits, and 40 leaves room for leading zeros; for longer texts int() is slow.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 
 

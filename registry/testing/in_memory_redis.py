@@ -164,7 +164,7 @@ class _FakeSocket(AsyncFakeSocket):
         if not isinstance(runtime, _Lua):
             runtime.execute(_MODULES)
             runtime.globals()[b"redis"][b"sha1hex"] = lambda text: hashlib.sha1(text).hexdigest().encode()
-            state: Any = server  # fakeredis keeps the Lua state there, too
+            state: Any = server  # fakeredis keeps the Lua state in this object
             state._lua_expected_globals |= {b"bit", b"cmsgpack"}
             runtime = state._lua_runtime = _Lua(runtime)
         return runtime

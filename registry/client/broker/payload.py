@@ -34,7 +34,7 @@ class RegistrationPayload:
 
     @property
     def has_one_topic(self) -> bool:
-        """Whether a 5.x name server refuses it from a broker that it does not know (``docs/semantics.md`` 16)."""
+        """Whether a body has one topic: a 5.x server refuses it from an unknown broker (``docs/semantics.md`` 16)."""
         return any(len(body.topics) == 1 for body in self.bodies)
 
     def encoded(self) -> tuple[bytes, ...]:

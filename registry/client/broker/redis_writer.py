@@ -83,7 +83,7 @@ class RedisWriter:
 
         Raises:
             ConfigError: there is no such namespace, and ``create_namespace`` is false.
-            StoreUnavailable, StoreError: it cannot be used; try again.
+            StoreUnavailable, StoreError: Redis cannot be used; try again.
         """
         async with self._opening:
             if self._end is not None:

@@ -68,7 +68,7 @@ class BrokerRegistrar:
         tls: speak TLS with name servers, with this context.
         pace: how often it registers; None: as often as a Java broker.
         unregister: whether leaving the ``async with`` unregisters the broker.
-        on_result: called after every registration; what it raises is logged.
+        on_result: called after every registration; its errors are logged.
 
     Raises:
         ConfigError: name servers, transport, Redis and namespace do not go together, or one cannot be read. Entering
@@ -217,7 +217,7 @@ class BrokerRegistrar:
         """Register at the name servers of another list from now on.
 
         Raises:
-            ConfigError: it is no list of addresses, or the transport is Redis.
+            ConfigError: the argument is no list of addresses, or the transport is Redis.
         """
         if self._addresses is None:
             raise ConfigError("this registrar writes to Redis: it has no name servers")

@@ -35,7 +35,7 @@ class RegistrationLoop:
 
     Args:
         target: the server.
-        payloads: makes what is sent.
+        payloads: makes the registrations.
         config, pace: return the settings as they are now.
         on_result: called after each registration.
     Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x), which
@@ -62,12 +62,12 @@ class RegistrationLoop:
         self._owes_all = True
         self._at_once = True
         self._due = 0.0
-        self._generation = -1  # of the target, when it last took the whole table
+        self._generation = -1  # the target's generation at the last registration that it accepted
         self._failures = 0
         self._last = RegistrationResult(target.name, "failed", 0.0, 0.0, "not tried yet")
         target.on_lost = self._lost
 
-    # what makes it register
+    # reasons to register
 
     def change(self, names: frozenset[str] | None) -> None:
         """Register these topics, which changed; None: register the whole table.
@@ -102,7 +102,7 @@ class RegistrationLoop:
         self._due = min(self._due, soon)
         self._wake.set()
 
-    # what it does
+    # the loop
 
     async def run(self) -> None:
         """Register until cancelled; no error ends it."""
@@ -208,7 +208,7 @@ class RegistrationLoop:
             logger.info("%s is registered at %s", self._config().broker_name, result.server)
         try:
             self._on_result(result)
-        except Exception:  # of the application's function
+        except Exception:  # a defect of the application's function
             logger.exception("on_result of the registration at %s", result.server)
         for waiter in waiting:
             if not waiter.done():

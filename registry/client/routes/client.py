@@ -50,7 +50,7 @@ class RouteClient:
             NameServerAddresses, or a NameServers that the caller opens and closes.
         push: besides polling, ask name servers to announce changes; name servers that cannot (all but ours) are
             only polled.
-        push_answer_s: a name server that does not answer the first such request within this time cannot (4.x).
+        push_answer_s: a name server that has not answered the first such request after this time cannot (4.x).
         default_topic: its route is used for sending to a topic that does not exist yet.
         default_topic_queue_nums: the most queues at each broker that are used then.
         latency_fault_tolerance: see :class:`QueueSelector`.
@@ -189,7 +189,7 @@ class RouteClient:
             if group is not None or not groups:
                 groups.add(group or "")
 
-    # what is known
+    # known routes
 
     @property
     def routes(self) -> Mapping[str, TopicRoute]:

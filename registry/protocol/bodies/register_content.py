@@ -26,7 +26,7 @@ class RegisterBody(msgspec.Struct, frozen=True):
     data_version: DataVersion = DataVersion()
     topics: dict[str, TopicConfig] = {}  # topic name -> its configuration
     mappings: dict[str, TopicQueueMapping] = {}  # topic name -> static topic mapping at this broker
-    filter_servers: list[str] | None = []  # None leaves the list as it is, an empty list removes it
+    filter_servers: list[str] | None = []  # None: the stored list stays; []: it is removed
 
     def stored_mappings(self, broker_name: str) -> dict[str, tuple[str, str]]:
         """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName holds them."""

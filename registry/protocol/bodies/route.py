@@ -51,7 +51,7 @@ class _WireClusterInfo(msgspec.Struct, rename="camel"):
 
 
 class BrokerMemberGroup(msgspec.Struct, frozen=True):
-    """The members of one broker_name (901): broker id -> address; both names are those of the request."""
+    """The members of one broker_name (901): broker id -> address; both names come from the request."""
 
     cluster: str | None
     broker_name: str | None
