@@ -61,7 +61,7 @@ for i = 1, #due do
   end
 end
 more = more or looked_at + #due >= limit
--- wipes have a call of their own: they check the types of keys, and checks come before the first write
+-- no wipe after a removal in the same call: a wipe checks the types of keys, and checks come before the first write
 if #removed > 0 then
   more = more or call("EXISTS", P .. "wiping") == 1
 else

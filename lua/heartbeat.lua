@@ -36,7 +36,7 @@ if caller and (live[11] or "") ~= (caller ~= "" and live[6] .. " " .. caller or 
   return {"DIFF", seq, live[6], live[7], live[8], live[9], 0}
 end
 if caller and ask_for(ARGV[9], {"cluster:" .. (row[2] or "")}) then
-  return {"DIFF", seq, live[6], live[7], live[8], live[9], 0} -- register_broker asks for it
+  return {"DIFF", seq, live[6], live[7], live[8], live[9], 0} -- register_broker replies ASK for this right
 end
 check_liveness(who, ARGV[7])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])

@@ -210,7 +210,7 @@ for i = 1, parts do
   cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
 local queues_key, mapping_prefix = P .. "queues:" .. name, P .. "mapping:"
--- calls use with each array, some hundred texts at a time
+-- calls use with the texts of each array, some hundred at a time
 local function each_packed(packed, first, last, use)
   for i = first, last do
     use(cmsgpack.unpack(packed[i]))

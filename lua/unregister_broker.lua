@@ -95,7 +95,7 @@ for i = 1, #whos do
       others = others or string.sub(fields[j], 1, 5) == "name:"
     end
     if others then
-      -- it is in the row of another name too: it counts as not alive, and is removed at its deadline
+      -- the process has another brokerName, too: it counts as not alive, and is removed at its deadline
       changed = changed + call("HDEL", key, "digest", "n", "counter", "timestamp", "state_version")
         + call("DEL", P .. "filter:" .. whos[i])
     else

@@ -166,7 +166,7 @@ class Sweeper:
             except StoreError as error:  # these settings are only intervals and limits: brokers expire anyway
                 logger.error("the shared configuration cannot be read: %s", error)
             self._config_at = now + CONFIG_EVERY_S
-        if now >= self._trim_at:  # first of all: at maxmemory it is the one thing that makes room
+        if now >= self._trim_at:  # before all else: at maxmemory only a trim makes room
             await self._trim(now)
         due = await self._leases.expire(BROKERS_PER_CALL)
         self._tell_heard(due)
@@ -204,7 +204,7 @@ class Sweeper:
         """Keep the sets of topics up to date; whether there is more to do now."""
         try:
             more, mended = await self._leases.tidy_topics()
-        except StoreError as error:  # only operators read them: brokers expire anyway
+        except StoreError as error:  # only operators read these sets: brokers expire anyway
             logger.error("the sets topics and topic:<topic> cannot be kept up to date: %s", error)
             return False
         if mended:

@@ -50,7 +50,7 @@ local function foreign_at(caller, addr)
     return nil
   end
   local clusters = call("SMEMBERS", P .. "clusters")
-  clusters[#clusters + 1] = "" -- with compat 4.8
+  clusters[#clusters + 1] = "" -- the cluster in who with compat 4.8
   for i = 1, #clusters do
     local found = call("HMGET", P .. "live:" .. clusters[i] .. "|" .. addr, "user", "n")
     local owner = foreign(caller, found[1], found[2])

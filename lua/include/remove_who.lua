@@ -137,7 +137,7 @@ local function remove_who(who, reason, cause)
       local name = string.sub(field, 6)
       expect("hash", P .. "broker:" .. name)
       if call("HGET", P .. "broker:" .. name, "acting") == "1" then
-        expect("hash", P .. "queues:" .. name) -- else it is only deleted, whatever its type is
+        expect("hash", P .. "queues:" .. name) -- without acting masters this key is only deleted, whatever its type is
       end
     end
   end

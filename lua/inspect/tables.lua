@@ -11,7 +11,7 @@ local function add(indent, text)
   lines[#lines + 1] = string.rep("  ", indent) .. text
 end
 
--- the first names of a SET, or of the ZSET deadlines; says if there are others
+-- the first names of a SET, or of the ZSET deadlines, and how many it has
 local function names_of(what)
   local is_set = redis.call("TYPE", P .. what).ok ~= "zset"
   local all, cursor, found = redis.call(is_set and "SCARD" or "ZCARD", P .. what), "0", {}

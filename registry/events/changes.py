@@ -115,7 +115,7 @@ class BrokerRegistered(BrokerChange, frozen=True, tag="broker_registered"):
     row: Row | msgspec.UnsetType = msgspec.UNSET  # UNSET: it did not change
     live: Live | None = None
     topics: dict[str, QueueData] = {}  # new queue data of the brokerName
-    dropped: list[str] = []  # topics that it lost
+    dropped: list[str] = []  # topics that the brokerName lost
     filter_servers: list[str] | None = None  # None: they did not change
     mappings: list[tuple[str, str, str]] = []  # topic, brokerName, JSON text of each static-topic mapping that is new
 

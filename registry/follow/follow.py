@@ -147,10 +147,10 @@ class Loaded:
     """Tables as they were read, kept up to date by :meth:`catch_up` until somebody takes them over."""
 
     def __init__(self, follow: Follow, lives: LiveTable) -> None:
-        self.follow = follow  # what comes next
+        self.follow = follow  # reads the changes after these tables
         self.tables, self.lives = lives.tables, lives
         self.chains: list[tuple[int, str | None]] = []  # (seq, chain) of the last changes
-        self.new: list[Change] = []  # those that catch_up has read
+        self.new: list[Change] = []  # the changes that catch_up has applied
 
     @classmethod
     async def read(cls, store: Store, tail_store: Store) -> Loaded:

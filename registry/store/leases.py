@@ -50,7 +50,7 @@ class Renewal(NamedTuple):
     auth_revision: int = 0  # of the policy in Redis (PolicyStore.read); 0: there is none
     chain: str = ""  # of the event seq
     lost_ms: int = 0  # when Redis came back with less than before, or was made anew and may have been emptied; 0: never
-    losses: int = 0  # how often front ends noticed that
+    losses: int = 0  # how often front ends noticed such a loss
 
     @property
     def overdue_ms(self) -> int:

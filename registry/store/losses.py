@@ -24,7 +24,7 @@ class Giver:
         self._store = store.knowing(f"knew {losses} {known_seq} ")
         self._position = losses, known_seq, secrets.token_hex(6)
         self.routes = RouteStore(self._store)  # writes the registrations that it restores
-        self.seq = 0  # of Redis, after the last call
+        self.seq = 0  # the seq of Redis after the last call
 
     async def begin(self) -> Status:
         """Become the worker that restores lost changes."""

@@ -49,7 +49,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """The status of a worker of a front end."""
 
     front_end: str  # the id of its front end, as in the channels of brokers
-    name: str  # the front end's, as in events
+    name: str  # the name of its front end, as in events
     host: str
     pid: int
     release: str
@@ -144,8 +144,8 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     started_ms: int
     told_ms: int  # when its last worker renewed its lease
-    seq: int  # what the slowest of its workers has reached
-    behind: int  # changes that are missing there
+    seq: int  # of the last change that its slowest worker has
+    behind: int  # how many changes this worker lacks
     connections: int
     brokers: int
     workers_expected: int

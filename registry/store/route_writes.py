@@ -63,15 +63,15 @@ class HeartbeatReply(NamedTuple):
     ha_server_addr: str | None = None
     n: str = "0"
     data_version: DataVersion | None = None
-    is_new_body: bool = True  # its body changed
+    is_new_body: bool = True  # the last registration had another body
 
 
 class EncodedTopics(NamedTuple):
     """Some topics of a registration, encoded for the script; one event has the topics of several of these."""
 
-    size: int  # how many
+    size: int  # how many topics
     cells: bytes  # topic, queue data, topic, ... as MessagePack strings
-    members: bytes  # of a JSON object
+    members: bytes  # the same as members of a JSON object
 
 
 class Registered(NamedTuple):
@@ -209,7 +209,7 @@ class RouteStore:
         # queue data holds only numbers, so `},{` can only be a boundary between two items
         queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
         cells = list(_flat(zip(topics, queue_datas, strict=True)))
-        strings = _pack(cells)[1 if len(cells) < 16 else 3 :]  # without the head of their array
+        strings = _pack(cells)[1 if len(cells) < 16 else 3 :]  # without the header of the array
         return EncodedTopics(len(topics), strings, _encode(topics)[1:-1])
 
     async def touch_broker(

@@ -22,7 +22,7 @@ from .store import Store
 
 logger = logging.getLogger(__name__)
 
-# Names in a page, so that it takes at most 1 ms of Redis.
+# How many names a page has, so that a page takes at most 1 ms of Redis.
 _PAGE = {
     "brokers": 100,
     "clusters": 20,

@@ -28,7 +28,7 @@ from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
 
-# A Redis that lacks one script lacks all: after a NOSCRIPT error, later ones within this time load FOR_READERS no more.
+# A Redis that lacks one script lacks all. NOSCRIPT errors within this time after the first one load nothing again.
 _LOAD_AGAIN_S = 1.0
 
 

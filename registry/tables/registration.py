@@ -101,7 +101,7 @@ def compare(
         ):
             continue
         elif is_part and present.registered == (read, write, perm, flag):
-            continue  # the broker has not changed it, somebody else has
+            continue  # the broker registers the same as before; somebody else has changed it
         topics[topic] = QueueData(read, write, perm, flag)
 
     if delete_missing_topics and not is_part and not registration.mappings:

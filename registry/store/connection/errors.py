@@ -25,7 +25,7 @@ _NO_WRITES_NOW: Final = {
     "BUSY": "another script is running for long",
     "UNBLOCKED": "it has just become a replica",
 }
-# Those that mean that another server is the master now; it has to be looked up.
+# The codes that mean that another server is the master now: the client must look it up.
 _DEMOTED: Final = ("READONLY", "UNBLOCKED")
 
 # redis-py turns some codes into exception classes, and removes these codes from the text. Redis 6.2 has a code inside a
@@ -87,7 +87,7 @@ def mapped_errors(what: str) -> Iterator[None]:
             raise StoreRefusesWrites(f"{what}: Redis cannot write now: {_NO_WRITES_NOW[code]} ({text})") from error
         raise StoreError(f"{what}: {text}") from error
     except (exceptions.RedisError, exceptions.RedisClusterException) as error:  # the latter is no RedisError
-        if isinstance(error.__cause__, exceptions.AuthenticationError):  # of a node of a cluster
+        if isinstance(error.__cause__, exceptions.AuthenticationError):  # a node of a cluster refused the login
             raise _refused_login(what, error) from error
         raise StoreUnavailable(f"{what}: {error}") from error
 
