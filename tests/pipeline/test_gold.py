@@ -172,6 +172,10 @@ def test_cases_that_can_be_worked_out_by_hand(tmp_path):
         addr("stays", NOON), addr("ends", NOON, hole[1]), addr("away", NOON, NOON + 20 * MINUTE),
         addr("away", hole[1]),
     ]  # fmt: skip
+    for number in range(4):  # the clock was set back: it left one cluster and joined the other in one moment
+        moved = [{**addr(f"moved-{number}", back, back), "from_seq": 3},
+                 {**addr(f"moved-{number}", back, back + 9, cluster="c2"), "from_seq": 4}]  # fmt: skip
+        addrs += moved if number % 2 else reversed(moved)
     written.silver(
         0, seq=5, ms=now, gaps=[("changes", *hole), ("heartbeats", NOON + 10 * MINUTE, NOON + 30 * MINUTE)],
         steps=[ahead], broker_addr=addrs,
@@ -201,6 +205,8 @@ def test_cases_that_can_be_worked_out_by_hand(tmp_path):
     written.bronze("lookups", [{**asked, "ms": back + 10, "found": {"used": 3}}])
     assert refresh(written)
 
+    moved = [row for row in rows(written, "broker_state") if row["broker_name"].startswith("moved-")]
+    assert [(row["cluster"], row["state"]) for row in moved] == [("c2", "absent"), ("c2", "read_only")] * 4
     hours, days = (by_period(rows(written, "broker", grain), "broker_name") for grain in ("hour", "day"))
     assert hours[gone - HOUR, "night"]["present_ms"] == HOUR, "gone exactly on the hour"
     assert [hours[gone, "night"][name] for name in ("observed_ms", "present_ms", "outages")] == [HOUR, 0, 1]

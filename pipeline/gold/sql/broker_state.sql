@@ -1,7 +1,7 @@
 -- Every stretch of time in which a broker was writable, read_only, absent or unknown, from its first appearance on.
 -- Earlier refreshes know the states before {since_ms} (known_state); the later ones are computed again.
 WITH marks AS ( -- how many addresses, addresses under id 0, and writable queue data begin (1) or end (-1) at a moment
-    SELECT broker_name, greatest(from_ms, {since_ms}) AS at_ms, from_ms, cluster, 1 AS addresses,
+    SELECT broker_name, greatest(from_ms, {since_ms}) AS at_ms, from_seq, cluster, 1 AS addresses,
         CAST(broker_id = 0 AS INT) AS masters, 0 AS queues
     FROM broker_addr WHERE to_ms IS NULL OR to_ms >= {since_ms}
     UNION ALL
@@ -16,7 +16,7 @@ WITH marks AS ( -- how many addresses, addresses under id 0, and writable queue 
     SELECT DISTINCT broker_name, {since_ms}, NULL, NULL, 0, 0, 0 FROM known_state
 ),
 sums AS (
-    SELECT broker_name, at_ms, max_by(cluster, from_ms) AS cluster, sum(sum(addresses)) OVER past AS addresses,
+    SELECT broker_name, at_ms, max_by(cluster, from_seq) AS cluster, sum(sum(addresses)) OVER past AS addresses,
         sum(sum(masters)) OVER past AS masters, sum(sum(queues)) OVER past AS queues
     FROM marks GROUP BY broker_name, at_ms
     WINDOW past AS (PARTITION BY broker_name ORDER BY at_ms)
