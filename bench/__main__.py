@@ -1,7 +1,7 @@
-"""Every measurement of this folder: ``python -m bench NAME [options]``, or several names one after the other.
+"""Runs the measurements of this folder: ``python -m bench NAME [options]``, or several names one after the other.
 
 A suite is a module with a ``main() -> int`` that reads ``sys.argv`` (argparse) and returns 0 when every bar held.
-To add one: one line in SUITES. It is imported only when it runs.
+SUITES has one line for each suite; a suite is imported only when it runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Suite(NamedTuple):
-    """One measurement: its module, which holds ``main``; what it measures; whether a call without names runs it."""
+    """One measurement: the module with its ``main``, what it measures, and whether a call without names runs it."""
 
     module: str
     what: str
@@ -68,7 +68,7 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def main() -> int:
-    """Run them; the exit status says whether every bar held."""
+    """Run the suites; the exit status says whether every bar held."""
     names, options = split(sys.argv[1:])
     failed = False
     for name in names:

@@ -88,7 +88,7 @@ class Figures:
 class Bar:
     """A limit, and what was measured: `ours` against `theirs`, in one unit.
 
-    at_least: whether the measured one must be at least the limit, else at most.
+    at_least: whether the measured value must be at least the limit, else at most.
     """
 
     what: str

@@ -1,9 +1,9 @@
-"""This checkout beside another one, load by load in turn: ``python -m bench pairs --beside ../before``.
+"""Measures this checkout and another one, load by load in turn: ``python -m bench pairs --beside ../before``.
 
 ``compare --beside`` measures one server after the other, a minute apart: a host that others share can be half as fast
-by then. Here the servers of both checkouts are up all the time, with the tables of S2, and each load of one second or
-two is put on one and then on the other. What counts is the median of the pairs' ratios; the quartiles tell what it is
-worth. CPU time of the front end and its Redis disturbs less than time does.
+by then. Here the servers of both checkouts are up all the time, with the tables of S2, and each load of one or two
+seconds is put on one server and then on the other. The median of the pairs' ratios counts; the quartiles show how
+certain it is. Other programs disturb the CPU time of the front end and its Redis less than the time.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
     python -m bench pipeline [--only bronze] [--events 1000000] [--entries 20000] [--master local[2]] [--json FILE]
 
-bronze: streams of a million one-topic changes and of changes of 500 topics each, through the source into bronze. And
-then the first of them from bronze to silver and gold, with the memory that all processes had at most. The entries are
-those that the real scripts wrote for such a change, with other numbers and topics, added directly. The time is from the
-start of the streaming query, in a session that has run one before, to its end.
+bronze: a stream of a million changes of one topic, and a stream of changes of 500 topics each, go through the source
+into bronze; then the first stream goes from bronze to silver and gold, and the peak memory of all processes is
+measured. The entries are copies of the entry that the real scripts write for such a change, with other numbers and
+topics. The time is from the start of the streaming query to its end, in a session that has run a query before.
 
-On a machine that does something else meanwhile wall-clock time says little: the rate by CPU time (that of Redis,
-Java and Python together, on two cores) stands beside it. Ends with status 1 when that misses a bar.
+If the machine does other work meanwhile, wall-clock time says little: so the table also has the rate by CPU time (of
+Redis, Java and Python together, on two cores). The status is 1 when that rate misses a bar.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 def kept(path: Path, name: str) -> str:
-    """What it wrote, with its marks, for somebody who writes the page again; empty: nothing."""
+    """The section of a measurement with its marks, for a program that writes the page again; empty: there is none."""
     page = path.read_text() if path.exists() else ""
     begin, end = _marks(name)
     if begin not in page or end not in page:

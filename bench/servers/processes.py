@@ -1,4 +1,4 @@
-"""Child processes that end with whoever started them: a log file each, ended by process group and never by name."""
+"""Child processes that end with the process that started them; each has a log file, and is ended by process group."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: float = 0.05) -> T:
-    """Call `probe` until it gives something true and return that; past the deadline, fail with the last it gave.
+    """Call `probe` until it returns a true value, and return that; past the deadline, fail with its last value.
 
     An OSError of the probe counts as "not yet": peers that come and go refuse connections.
     """

@@ -1,4 +1,4 @@
-"""Waits until a server has nothing more to do."""
+"""Waits until a server has no more work to do."""
 
 from __future__ import annotations
 
