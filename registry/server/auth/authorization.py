@@ -137,9 +137,8 @@ class Authorization:
         if not caller.refused:
             decision = decide_any(self.policy, caller.user, needs_of(command, rows), source_of(sender))
             if not decision.allowed:
-                refusal = Refusal.of_decision(decision, caller.how, sender)
-                self._tally.refused(refusal, enforced=self.enforces)
-                if self.enforces:
+                refusal = self._refused(Refusal.of_decision(decision, caller.how, sender))
+                if refusal is not None:
                     return refusal
                 caller = caller._replace(refused=True)
         sender.caller = caller._replace(decided=caller.decided + rows)
@@ -152,9 +151,7 @@ class Authorization:
             return None
         need = needs_of(command)[0]
         missing = f"user {owner} registered this broker, and it is alive"
-        refusal = Refusal.of_caller(NOT_OWNER, caller, need, sender, missing)
-        self._tally.refused(refusal, enforced=self.enforces)
-        return refusal if self.enforces else None
+        return self._refused(Refusal.of_caller(NOT_OWNER, caller, need, sender, missing))
 
     def binds_topics(self, sender: Peer) -> bool:
         """Whether a rule says which topics the sender of a registration may bring."""
@@ -169,9 +166,7 @@ class Authorization:
         decision = decide(self.policy, caller.user, Right.REGISTER, resources, source_of(sender))
         if decision.allowed:
             return None
-        refusal = Refusal.of_decision(decision, caller.how, sender)
-        self._tally.refused(refusal, enforced=self.enforces)
-        return refusal if self.enforces else None
+        return self._refused(Refusal.of_decision(decision, caller.how, sender))
 
     def owner(self, sender: Peer) -> str:
         """The caller of a write and his checked resources, as an argument of scripts (lua/include/owner)."""
@@ -302,15 +297,17 @@ class Authorization:
         if refusal is None:
             self._tally.allowed()
             return None
+        return self._refused(refusal)
+
+    def _refused(self, refusal: Refusal) -> Refusal | None:
+        """Count and report a refusal; returns None while the mode is observe: the request is executed."""
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
 
     def _undecided(self, command: Command, sender: Peer, error: Exception) -> Refusal | None:
         asked = with_name(command.code, RequestCode)
         logger.error("the decision on request %s of %s failed", asked, sender.address, exc_info=error)
-        refusal = Refusal.undecided(sender, f"{type(error).__name__}, see the log of the name server")
-        self._tally.refused(refusal, enforced=self.enforces)
-        return refusal if self.enforces else None
+        return self._refused(Refusal.undecided(sender, f"{type(error).__name__}, see the log of the name server"))
 
 
 def _named(command: Command) -> Resources:

@@ -69,7 +69,7 @@ class LoopTime:
     ) -> None:  # fmt: skip
         self._account_of = limited_account
         self._later = later
-        self._clock_ns = clock_ns
+        self.now_ns = clock_ns  # the clock of all measurements
         self._buckets = TokenBuckets(SECOND_NS, PART * AT_ONCE_S, _MOST_ADDRESSES)
         self._waiting: dict[str, deque[Waiter]] = {}
 
@@ -79,7 +79,7 @@ class LoopTime:
     def begin(self, host: str) -> Slice | None:
         """Begin to work for this host; None: it has no limit."""
         account = self._account_of(host)
-        return Slice(self, account, self._clock_ns()) if account else None
+        return Slice(self, account, self.now_ns()) if account else None
 
     def has(self, account: str, now_ns: int) -> bool:
         """Whether this address has time left, and none of its connections waits."""
@@ -93,11 +93,7 @@ class LoopTime:
         """Count the time of work for this host that ran in a task of its own, unless the host has no limit."""
         account = self._account_of(host)
         if account:
-            self.spent(account, spent_ns, self._clock_ns())
-
-    def now_ns(self) -> int:
-        """The time of the clock that all measurements use."""
-        return self._clock_ns()
+            self.spent(account, spent_ns, self.now_ns())
 
     def wait(self, waiter: Waiter) -> None:
         """Queue a connection behind its address's waiting ones; resume it when the address has time."""
@@ -110,11 +106,11 @@ class LoopTime:
         self._arm(account)
 
     def _arm(self, account: str) -> None:
-        self._later(self._buckets.empty_s(account, self._clock_ns()), lambda: self._go_on(account))
+        self._later(self._buckets.empty_s(account, self.now_ns()), lambda: self._go_on(account))
 
     def _go_on(self, account: str) -> None:
         waiting = self._waiting.pop(account)
-        if waiting and self._buckets.has_token(account, self._clock_ns()):
+        if waiting and self._buckets.has_token(account, self.now_ns()):
             waiting.popleft().go_on()  # if it calls wait() again, it comes behind the others
         waiting += self._waiting.get(account, ())
         if waiting:

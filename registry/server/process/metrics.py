@@ -121,21 +121,16 @@ class FrontEndWorkers:
                     reasons.append(f"worker {index + 1} is draining")
         return reasons
 
-    @property
-    def overdue_s(self) -> float:
-        """How long the most overdue broker is overdue, as workers learn it from Redis; 0: no broker is overdue."""
-        with self._lock:
-            return _of_all([told.status for told in self._told.values()], "broker_overdue_seconds")
-
     def warnings(self) -> list[str]:
         """The warnings of /readyz: faults that all front ends share, so that no other one would serve better."""
-        overdue_s, warnings = self.overdue_s, []
-        if overdue_s > UNSWEPT_S:
-            warnings.append(
-                f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
-                "'mqregistry sweep', or a front end without --no-sweep"
-            )
-        return warnings
+        with self._lock:
+            overdue_s = _of_all([told.status for told in self._told.values()], "broker_overdue_seconds")
+        if overdue_s <= UNSWEPT_S:
+            return []
+        return [
+            f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
+            "'mqregistry sweep', or a front end without --no-sweep"
+        ]
 
     def series(self) -> Iterator[Series]:
         """Every value that /metrics shows, in the order of the table."""

@@ -142,8 +142,9 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
                 await asyncio.sleep(0)  # answer lookups that came meanwhile before the comparison
             null = null_part(request.command.body, request.command.version) if not registration.topics else None
             if null and await _is_void(context, registration, null, beat.seq):
-                context.counters.registrations_refused += 1
-                _tell(request, "registrations with null instead of topics", "registered with null instead of topics")
+                _not_stored(
+                    request, "registrations with null instead of topics", "registered with null instead of topics"
+                )
                 return _answer(context, opaque)
             if null == "table":
                 registration = msgspec.structs.replace(registration, mappings={})
@@ -342,13 +343,11 @@ def _unchanged(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:
 def _changed(request: _Request, opaque: int, result: Registered, *, is_new: bool) -> bytes:
     context, sender = request.context, request.sender
     if result.status == "REFUSED_ONE_TOPIC":
-        context.counters.registrations_refused += 1
-        _tell(request, "registrations of one topic", "registered one topic before its first full registration")
+        _not_stored(request, "registrations of one topic", "registered one topic before its first full registration")
         return context.replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
     if result.status == "REFUSED_STATE":
-        context.counters.registrations_refused += 1
         claimed = f"id {sender.broker_id} of {sender.broker_name}"
-        _tell(request, "claimed ids", f"claims {claimed} with a state version lower than its holder's")
+        _not_stored(request, "claimed ids", f"claims {claimed} with a state version lower than its holder's")
         return _answer(context, opaque)
     context.counters.registrations_changed += 1
     if is_new:
@@ -367,9 +366,10 @@ def _crc_mismatch(context: RequestContext, opaque: int, who: str, peer: Peer) ->
     return context.replies.crc_mismatch.reply(opaque)
 
 
-def _tell(request: _Request, kind: str, fault: str) -> None:
-    """Say in the log why a registration is not stored."""
+def _not_stored(request: _Request, kind: str, fault: str) -> None:
+    """Count a registration that is not stored, and log why."""
     context, peer = request.context, request.peer
+    context.counters.registrations_refused += 1
     context.rates.tell(kind, peer.host, f"{request.who} {fault}: not stored, by {context.by(peer)}")
 
 

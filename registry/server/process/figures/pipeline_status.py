@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from .... import __version__
 from ....events.journal import STREAMS
-from ....queued_output import dropped_lines
 from .metrics_table import Series
-from .worker_figures import process_figures
+from .worker_figures import series_of_process
 
 _RESULTS: Final = ("done", "redis_away", "worker_late", "failed")
 
@@ -94,10 +92,4 @@ class PipelineStatus:
         yield Series("pipeline_last_round_seconds", "", last_s)
         yield Series("pipeline_round_duration_seconds", "", round_s)
         yield Series("pipeline_seq", "", seq)
-        yield Series("log_lines_dropped_total", "", dropped_lines())
-        used = process_figures()
-        yield Series("process_cpu_seconds", "pipeline", used["cpu_s"])
-        yield Series("process_resident_memory_bytes", "pipeline", used["memory_bytes"])
-        yield Series("build_info", __version__, 1)
-        yield Series("ready", "", bool(last_s))
-        yield Series("start_time_seconds", "", self._started_s)
+        yield from series_of_process("pipeline", ready=bool(last_s), started_s=self._started_s)

@@ -8,13 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from .... import __version__
 from ....durations import Durations, Told
-from ....queued_output import dropped_lines
 from ....store.store import CallTimes
 from ....store.streams import Alarm
 from .metrics_table import Series, of_counters, of_durations
-from .worker_figures import process_figures
+from .worker_figures import series_of_process
 
 # A sweeper makes a pass every few seconds, even while Redis is away: the pass fails then.
 _HANGS_S: Final = 60.0
@@ -87,11 +85,5 @@ class SweeperStatus(Sweeps):
         """Every value of /metrics, by its name."""
         yield from of_counters({**self._times.counters(), **self.counters()})
         yield from of_durations({**self._times.durations(), **self.durations()})
-        used = process_figures()
-        yield Series("process_cpu_seconds", "sweeper", used["cpu_s"])
-        yield Series("process_resident_memory_bytes", "sweeper", used["memory_bytes"])
-        yield Series("log_lines_dropped_total", "", dropped_lines())
         yield Series("last_sweep_seconds", "", self.last_s)
-        yield Series("build_info", __version__, 1)
-        yield Series("ready", "", bool(self.last_s))
-        yield Series("start_time_seconds", "", self._started_s)
+        yield from series_of_process("sweeper", ready=bool(self.last_s), started_s=self._started_s)

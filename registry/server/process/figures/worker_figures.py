@@ -7,15 +7,18 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from .... import __version__
 from ....durations import Durations
 from ....events.changes import TYPES
 from ....model import MASTER_ID, BrokerRow
+from ....queued_output import dropped_lines
 from ....tables.tables import Tables
 from ....tables.writable import is_unwritable
 from ...view.view import Applied
+from .metrics_table import Series
 
 _CLUSTERS_MOST: Final = 100
 _COUNT_EVERY_S: Final = 30.0
@@ -49,6 +52,17 @@ def process_figures() -> dict[str, Any]:
     except OSError:  # not on Linux: the peak value
         memory_bytes = used.ru_maxrss * 1024
     return {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": memory_bytes}
+
+
+def series_of_process(worker: str, *, ready: bool, started_s: float) -> Iterator[Series]:
+    """What /metrics shows of a process that is a sweeper or a pipeline by itself; worker: the value of that label."""
+    used = process_figures()
+    yield Series("process_cpu_seconds", worker, used["cpu_s"])
+    yield Series("process_resident_memory_bytes", worker, used["memory_bytes"])
+    yield Series("log_lines_dropped_total", "", dropped_lines())
+    yield Series("build_info", __version__, 1)
+    yield Series("ready", "", ready)
+    yield Series("start_time_seconds", "", started_s)
 
 
 class LoopDelays:
