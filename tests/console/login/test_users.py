@@ -117,7 +117,7 @@ async def test_what_a_rule_cannot_allow_has_no_button(console, store):
     )
     assert "do=allow" not in page
     assert gone.status_code == 400
-    assert "not among the requests that were refused any more" in gone.text
+    assert "not among the refused ones any more" in gone.text
 
 
 async def test_the_search_leads_to_a_user(console):
