@@ -25,8 +25,8 @@ _STOP_S: Final = 10.0
 class InProcessRegistry(AnyRegistry):
     """A registry in this process while its ``with`` lasts; several may run at a time.
 
-    Clients of any process reach it over its port. Its Redis is fakeredis, which ``redis-cli``, the commands of
-    mqregistry and other processes cannot reach; :class:`mqregistry.testing.LocalRegistry` has a real Redis.
+    Clients of any process reach it over its port. Its Redis is fakeredis: neither ``redis-cli`` nor the commands of
+    ``mqregistry`` nor other processes can reach it; :class:`mqregistry.testing.LocalRegistry` has a real Redis.
 
     Args:
         settings: of the front end, e.g. ``compat="4.8"``.

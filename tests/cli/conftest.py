@@ -77,7 +77,7 @@ def start_up(start, home):
     """Start ``up`` and wait until it answers; gives it and its port."""
 
     def run(*arguments, data_dir=None, **variables):
-        port = free_port()
+        port = free_port(after=4)  # --console takes the fourth above
         process = start(
             "up", "--port", str(port), "--data-dir", str(data_dir or home / "data"), "--http-port", "0", *arguments,
             **variables,

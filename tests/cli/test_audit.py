@@ -230,7 +230,7 @@ def test_denied_lists_what_was_refused(command, target, redis_url, namespace):
 def test_a_refusal_that_a_later_release_wrote_is_an_error_that_says_so(command, target, redis_url, namespace):
     refuse(redis_url, namespace, {"what": 1})
     error = command("audit", "--denied", expect=1, **target)
-    assert "use the release that wrote it" in str(error.exception)
+    assert "use the release that wrote them" in str(error.exception)
 
 
 async def test_route_store_writes_for_this_process_by_default(store):

@@ -86,7 +86,7 @@ async def test_what_is_there(site, bed):
 
 @pytest.mark.parametrize(
     ("address", "status", "text"),
-    [("/topic.json?name=none", 404, "No topic 'none'"), ("/brokers.json?sort=x", 400, "expected one of"),
+    [("/topic.json?name=none", 404, "No broker has a topic 'none'"), ("/brokers.json?sort=x", 400, "expected one of"),
      ("/changes/99.json", 404, "is not in the stream"), ("/actions.json", 403, "this console only reads")],
 )  # fmt: skip
 async def test_why_there_is_none(site, bed, address, status, text):

@@ -195,7 +195,7 @@ def test_a_past_is_written_into_a_new_namespace_alone(redis_url, namespace, monk
     assert "lookups: " in written.output
     again = write()
     assert again.exit_code == 1
-    assert "is there already" in str(again.exception)
+    assert "exists already" in str(again.exception)
     monkeypatch.setattr("mqregistry.simulate.past.HEARTBEATS_KEPT", 50)
     too_much = write()
     assert too_much.exit_code == 2

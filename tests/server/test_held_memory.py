@@ -172,7 +172,9 @@ def test_an_address_holds_no_more_than_its_share(front_end_with: Any) -> None:
     """B5: 17 unfinished frames of one address; the others, and others of the same address, get in."""
     front_end = front_end_with(unlimited_addresses="")
     # two of them leave no room for a third, however small it is
-    theirs = [unfinished(front_end, "127.0.0.2", frame_bytes=16_777_208, wait_s=0.1) for _ in range(17)]
+    theirs = [
+        unfinished(front_end, "127.0.0.2", frame_bytes=16_777_208, wait_s=10.0 if n < 2 else 0.1) for n in range(17)
+    ]
     most = 0
     try:
         front_end.wait_until(lambda: front_end.poll().get("held_bytes", 0) > 30 * MB, "they hold what they may")

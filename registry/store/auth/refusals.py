@@ -85,5 +85,6 @@ async def read_last_use(store: Store) -> dict[str, int]:
 
 def _later(error: Exception) -> StoreError:
     return StoreError(
-        f"refused requests are stored in a form that this release does not know ({error}): use the later release"
+        f"refused requests are stored in a form that this release does not know ({error}): "
+        "use the release that wrote them"
     )

@@ -96,7 +96,7 @@ class World:
 
     def up(self, *arguments: object, port: int | None = None, http_port: int = 0, **env: str) -> Up:
         """``mqregistry up``, once it has booted."""
-        port = port or free_port()
+        port = port or free_port(after=4)  # --console takes the fourth above
         ports = ["--port", str(port), "--http-port", str(http_port)]
         up = Up(["up", *ports, *map(str, arguments)], env, self)
         up.port = port
