@@ -7,7 +7,8 @@
          the script returns this before it writes. nil: all were checked
          names_in(asks, fields) adds broker:NAME for each brokerName among the fields of a live info
          foreign(caller, user, n) -> the owner if it is not the caller, else nil. user and n are fields of the live
-         info; user is "<n> <owner>", and counts only if n is equal: a release without owners changes only n.
+         info; user is "<n> <owner>", and counts only if n is equal: an older release, which knows no owners, writes a
+         new n and leaves user as it is.
          foreign_at(caller, addr) -> the owner of an address in any cluster, if it is not the caller ]]
 local function asked_by(argument)
   if argument == "" then
@@ -50,7 +51,7 @@ local function foreign_at(caller, addr)
     return nil
   end
   local clusters = call("SMEMBERS", P .. "clusters")
-  clusters[#clusters + 1] = "" -- the cluster in who with compat 4.8
+  clusters[#clusters + 1] = "" -- with compat 4.8 live infos are kept under no cluster
   for i = 1, #clusters do
     local found = call("HMGET", P .. "live:" .. clusters[i] .. "|" .. addr, "user", "n")
     local owner = foreign(caller, found[1], found[2])

@@ -1,5 +1,5 @@
 --[[ processes: the status that each process of the registry writes
-  GIVES  check_processes(): checks the types of the keys that the others write
+  GIVES  check_processes(): checks the types of the keys that the functions below write
          tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/processes.py
          tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
          forget_process(id)

@@ -56,7 +56,10 @@ class Decision(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The refusal for the peer: user, right, resource, address, and what is missing. Names are foreign."""
+        """The refusal for the peer: user, right, resource, address, and what is missing.
+
+        It is not made printable here, and may contain any characters that the peer sent as a name.
+        """
         who = "nobody known (anonymous)" if self.user is None else f"user {self.user.name}"
         address = self.source or "an unknown address"
         return f"{who} has no right {self.right} on {self.resource} from {address}: {MISSING[self.reason]}"
@@ -88,7 +91,10 @@ class Decision(NamedTuple):
         return f"allow {name} {self.right} {words}{_from(here) if self.reason is Reason.RULE_SOURCE else ''}"
 
     def _mend_for_anonymous(self) -> str:
-        """The command that makes a user with this right; a broker's user is known by its address: it may not sign."""
+        """The command that makes a user with this right.
+
+        A broker's user gets the broker's address, and is known by it: perhaps the broker signs nothing.
+        """
         names = {resource.kind: shlex.quote(resource.name) for resource in self.refused}
         if self.right is Right.REGISTER:
             broker, cluster = names.get(Kind.BROKER, "BROKER_NAME"), names.get(Kind.CLUSTER)

@@ -113,7 +113,7 @@ class Tables:
         self.set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
 
     def set_cells(self, broker_name: str, topics: Iterable[str], queue_datas: Iterable[QueueData]) -> None:
-        """The same, and even faster, for at least one topic, if equal queue datas are already one object."""
+        """Like set_queue_datas, but faster; for one or more topics, if equal queue datas are already one object."""
         name, table, interned = intern(broker_name), self.topics, list(map(intern, topics))
         for topic, queue_data in zip(interned, queue_datas, strict=True):
             cells = table.get(topic)
@@ -124,7 +124,7 @@ class Tables:
         self.broker_topics.setdefault(name, set()).update(interned)
 
     def drop_queue_data(self, topic: str, broker_name: str) -> None:
-        """Remove one cell of topicQueueTable, and the topic with its last one."""
+        """Remove one cell of topicQueueTable; a topic whose last cell this was is removed, too."""
         queue_datas = self.topics.get(topic)
         if queue_datas is None or queue_datas.pop(broker_name, None) is None:
             return
@@ -186,4 +186,4 @@ _APPLY: Final[dict[type, Callable[[Tables, Any], Collection[str]]]] = {
     cells.SetKv: Tables._set_kv,
     cells.SetConfig: Tables._set_config,
 }
-"""What these tables do for each operation; they have no live info."""
+"""What these tables do for each operation. Operations on live infos are not here: these tables have none."""

@@ -127,8 +127,9 @@ class Logins:
     def _prove(self, source: Address | None, name: str, secret: str) -> Proven | None:
         """The user of this namespace with this name and secret; None: there is none.
 
-        A secret that is wrong here and right in another namespace is no failed try. So an administrator of the other
-        one could make users there to guess secrets here: after too many such tries, every try fails here for a while.
+        A secret that is wrong here and right in another namespace is no failed try. An administrator of the other one
+        could use that: he makes users there, and so guesses secrets of users here. Therefore, after too many such tries
+        from an address, every try from it fails here for a while.
         """
         return None if self._guesses.wait_s(source) else prove(self.rules.policy, name, secret)
 

@@ -1,4 +1,4 @@
-"""The rights that pages and actions of the console need: those that a name server asks for the same requests."""
+"""The rights that pages and actions of the console need: those that a name server requires for the same requests."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def needs_of_action(
             return _needs(RequestCode.PUT_KV_CONFIG, namespace=asked["kv_namespace"])
         case "delete-kv":
             return _needs(RequestCode.DELETE_KV_CONFIG, namespace=asked["kv_namespace"])
-    return STRICTEST  # an action that no case names, and allow, which needs all other rights, too
+    return STRICTEST  # "allow", for which the page checks all other rights, too; or an action that no case names
 
 
 def needs_of_preview(asked: Mapping[str, str]) -> Needs:

@@ -34,8 +34,10 @@ class Verified(NamedTuple):
 
 
 class LastDecision(NamedTuple):
-    """The last registration that was decided on, and the decision. It holds for the same header of the same caller, if
-    it is about the same rows. by: the authorization that decided.
+    """The last registration that was decided on, and the decision.
+
+    A further registration gets the same decision if its header, its caller, the rows that it is about, and the
+    authorization that decides are the same. by: that authorization.
     """
 
     by: object

@@ -2,9 +2,9 @@
 
 The same worker's view answers the lookup that follows, so the lookup shows the change that was announced.
 A client that asks again learns from a short history what changed meanwhile. If its position is before that history,
-the answer is that all its topics may have changed. The same holds if other tables came since its last request: Redis
-may have lost changes, and used their numbers again. No history is kept while no client watches. The request is an
-extension of ours: see protocol/watch.
+the answer is that all its topics may have changed. It gets the same answer if the view has replaced its tables since
+the last request: Redis may have lost changes, and given their numbers to others. No history is kept while no client
+watches. The request is an extension of ours: see protocol/watch.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RouteWatches:
     # from the view
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """Other tables are served, as of this position: anything may have changed."""
+        """The view has replaced its tables; epoch and seq: the new position. Every route may have changed."""
         self._epoch, self._seq = epoch, seq
         self.all_changed()
 
@@ -152,7 +152,7 @@ class RouteWatches:
             self._by_topic.setdefault(topic, set()).add(watcher)
 
     def gone(self, watcher: Watcher) -> None:
-        """The connection is closed: drop its request, and the history with the last watcher."""
+        """The connection is closed: drop its request. If it was the last watcher, drop the history, too."""
         self._release(watcher)
         self._watchers.discard(watcher)
         self._untold.discard(watcher)
