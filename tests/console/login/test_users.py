@@ -49,7 +49,7 @@ async def test_the_button_allows_what_was_refused(console, bed, store, users, ca
     await bed.events()
     async with as_user(console, "boss") as boss:
         (row,) = (await rows_of(boss))["refused"]
-        assert (row["user"], row["times"], row["mend"]) == (kind.user, 3, command)
+        assert (row["user"], row["times"], row["mode"], row["mend"]) == (kind.user, 3, "enforce", command)
         assert f"do=allow&amp;refused={row['key']}" in (await boss.get("/users")).text
         before = await PolicyStore(store).read()
         preview = await boss.get("/action", params={"do": "allow", "refused": row["key"]})
