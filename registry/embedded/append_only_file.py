@@ -1,8 +1,8 @@
-"""Cuts off the incomplete commands that a power cut left at the end of an append-only file.
+"""Cuts off the incomplete commands that a power cut left at the end of an append-only file (a torn end).
 
-Redis appends commands to the file. After a power cut a part of the last commands may be missing, or be zeros or foreign
-bytes, and Redis refuses to start. This module cuts off the bytes after the last whole command, and keeps a copy of the
-file. If whole commands follow the damage, nothing is changed, because a cut would lose these commands.
+After a power cut a part of the last commands may be missing, or may be zeros or foreign bytes, and Redis refuses to
+start. This module cuts off the bytes after the last whole command, and keeps a copy of the file. If whole commands
+follow the damage, it changes nothing, because a cut would lose these commands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLDER: Final = "appendonlydir"
 
 
 def current_file(folder: Path) -> Path | None:
-    """The file that the server appends to: Redis 6 has only one; from 7 on, the manifest's last one. None: no file."""
+    """The file that the server appends to; from Redis 7 on it is the last file of the manifest. None: no file."""
     manifest = folder / FOLDER / f"{NAME}.manifest"
     if manifest.exists() and (found := _MANIFEST_LINE.findall(manifest.read_text())):
         return manifest.with_name(found[-1])
@@ -42,10 +42,10 @@ def current_file(folder: Path) -> Path | None:
 
 
 def cut_torn_end(folder: Path, server: str) -> bool:
-    """Cut off what follows the last whole command; False: the file ends with a whole command.
+    """Cut off what follows the last whole command; False: nothing follows it.
 
     Raises:
-        StartError: the damage is no torn end, or the file cannot be changed; nothing was changed.
+        StartError: whole commands follow the damage, or the file cannot be changed; nothing was changed.
     """
     file = current_file(folder)
     if file is None or not file.is_file() or not file.stat().st_size:
@@ -84,7 +84,7 @@ def cut_torn_end(folder: Path, server: str) -> bool:
 
 def _good_up_to(file: Path, server: str) -> int | None:
     """Where the last whole command (or transaction) ends; None: the server's checker does not say."""
-    # the server's binary is its checker, too, if it is called by this name
+    # the binary of the server runs as the checker when it is started under this name
     done = subprocess.run(
         ["redis-check-aof", str(file)], executable=server, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
@@ -93,7 +93,7 @@ def _good_up_to(file: Path, server: str) -> int | None:
 
 
 def _command_behind(data: mmap.mmap, at: int) -> int | None:
-    """Where the first whole command behind the damage begins."""
+    """Where the first whole command after the damage begins; None: there is none."""
     while (end := _end_of_command(data, at)) is not None:  # skip the commands of a transaction whose end is missing
         at = end
     for found in _ANY_COMMAND.finditer(data, at + 1):
@@ -119,7 +119,7 @@ def _end_of_command(data: mmap.mmap, at: int) -> int | None:
 
 
 def _keep(file: Path, good: int, folder: Path) -> str:
-    """Keep a copy of the file, or, without room, only of the part to cut off; returns a clause that names the copy."""
+    """Copy the file, or without room for it only the part to cut off; returns a clause that names the copy."""
     name = f"damaged-{time.strftime('%Y%m%dT%H%M%S')}-{file.name}"
     if shutil.disk_usage(folder).free > file.stat().st_size + _ROOM_BYTES:
         copy, begin, said = folder / name, 0, "the file as it was is kept as"

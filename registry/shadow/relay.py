@@ -17,7 +17,7 @@ _PART_BYTES: Final = 1 << 16
 
 
 class RelayListener(Protocol):
-    """Listens to one connection. If it raises, it is not called again, and the connection goes on."""
+    """Gets the bytes of one connection."""
 
     def sent(self, data: bytes) -> None:
         """The client sent these bytes, and they were passed on."""
@@ -37,12 +37,9 @@ class Relay:
     def __init__(self, host: str, port: int, to_host: str, to_port: int, listener: Callable[[], RelayListener]) -> None:
         self._here, self._to = (host, port), (to_host, to_port)
         self._listener = listener
-        self.open: set[asyncio.StreamWriter] = set()
-        """The clients that are connected."""
-        self.refused = 0
-        """Connections that the server did not take."""
-        self.deaf = 0
-        """Connections on which the listener failed."""
+        self.open: set[asyncio.StreamWriter] = set()  # to the clients that are connected
+        self.refused = 0  # connections that the server did not accept
+        self.deaf = 0  # connections on which the listener raised
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -71,7 +68,7 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
 
     async def _pass_through(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        """Pass bytes on until one side closes; then write the rest to the other side, and close that, too."""
+        """Pass bytes on until one side closes; then write the rest to the other side, and close it."""
         self.open.add(to_client)
         ends = [to_client]
         try:
@@ -111,7 +108,7 @@ class Relay:
             try:
                 getattr(listener, method)(data)
             except Exception:  # a defect in the comparison must not end the connection
-                logger.exception("the reads of a connection are not repeated any more; it goes on")
+                logger.exception("the reads of a connection are not repeated any more; the connection goes on")
                 listener = None
                 self.deaf += 1
 
@@ -119,7 +116,7 @@ class Relay:
 
 
 async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter, listen: Callable[[bytes], None]) -> None:
-    """Pass bytes on, as fast as the other end reads them."""
+    """Pass bytes on, not faster than the other end reads them."""
     while data := await source.read(_PART_BYTES):
         target.write(data)
         listen(data)

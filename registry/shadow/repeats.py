@@ -42,11 +42,11 @@ class _Read(NamedTuple):
 class Repeats:
     """Repeats reads while its ``async with`` lasts; :meth:`offer` never waits.
 
-    When the answers to a read differ, both servers are asked again each second until they agree: perhaps one had a
-    change later. This also shows reads that the Java server itself answers differently the second time.
+    When the answers to a read differ, both servers are asked again each second until they agree: perhaps one server got
+    a change later. A read that the Java server itself answers differently each time is also noticed in this way.
 
     Args:
-        lasting_ms: a difference counts when it is older.
+        lasting_ms: a difference counts when it has lasted longer.
         most_per_s: how many reads a second are repeated at most.
         timeout_s: for an answer of either server.
         tls: of the connection to ours; None: plain.
@@ -68,8 +68,7 @@ class Repeats:
         self._open: dict[ReadRequest, Command] = {}
         self._differing: dict[ReadRequest, list[Cell]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self.away = ""
-        """Why ours did not answer the last read; "" = it did."""
+        self.away = ""  # why our server did not answer the last read; empty: it answered
 
     async def __aenter__(self) -> Self:
         work = [self._repeat() for _ in range(_AT_ONCE)]
@@ -133,7 +132,7 @@ class Repeats:
     async def _compare(
         self, asked: ReadRequest, request: Command, java: Command, ours: Command, *, first: bool
     ) -> None:
-        if len(java.body) + len(ours.body) > _LARGE_BYTES:  # in a thread: the loop passes bytes through meanwhile
+        if len(java.body) + len(ours.body) > _LARGE_BYTES:  # in a thread: meanwhile the loop passes bytes on
             contents, found = await asyncio.to_thread(_compared, asked, java, ours)
         else:
             contents, found = _compared(asked, java, ours)
@@ -149,7 +148,7 @@ class Repeats:
             self._counts.repeated[asked.code, "different" if is_open else "meant" if found else "same"] += 1
 
     async def _ask_again(self) -> None:
-        """Each second, send some of the reads whose answers differed to both servers again."""
+        """Each second, repeat at both servers the reads whose answers differed, some of them if there are many."""
         while True:
             await pause(_AGAIN_S)
             for asked, request in list(self._open.items())[:_MOST_AGAIN]:

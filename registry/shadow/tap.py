@@ -16,7 +16,7 @@ _TLS_HANDSHAKE: Final = 0x16  # the first byte of a connection with TLS
 _MOST_WAITING: Final = 256
 
 Offer = Callable[[ReadRequest, Command, Command, float], object]
-"""Called with a read, its request, the answer, and the seconds between them."""
+"""Called with a read, its request, the answer, and the seconds until the answer."""
 
 
 class Tap:
@@ -25,7 +25,7 @@ class Tap:
     def __init__(self, counts: Counts, offer: Offer) -> None:
         self._counts = counts
         self._offer = offer
-        self._requests: FrameReader | None = FrameReader()
+        self._requests: FrameReader | None = FrameReader()  # None: the connection is not read
         self._answers = FrameReader()
         self._waiting: dict[int, tuple[ReadRequest, Command, float]] = {}
         self._begun = False
@@ -39,31 +39,23 @@ class Tap:
                 self._requests = None
         if self._requests is None:
             return
-        try:
-            for frame in self._requests.feed(data):
-                self._asked(decode_command(frame))
-            if self._requests.error is not None:
-                raise self._requests.error
-        except RemoteProtocolError:
-            self._unreadable()
+        self._read(self._requests, data, self._asked)
 
     def answered(self, data: bytes) -> None:
         """Take in bytes that the server answered."""
-        if self._requests is None:
-            return
-        try:
-            for frame in self._answers.feed(data):
-                self._answer(decode_command(frame))
-            if self._answers.error is not None:
-                raise self._answers.error
-        except RemoteProtocolError:
-            self._unreadable()
+        if self._requests is not None:
+            self._read(self._answers, data, self._answer)
 
-    def _unreadable(self) -> None:
-        """Listen no more: the protocol is not RocketMQ's, or a frame is invalid, which the server will refuse, too."""
-        self._counts.unreadable_connections += 1
-        self._requests = None
-        self._waiting.clear()
+    def _read(self, frames: FrameReader, data: bytes, take: Callable[[Command], None]) -> None:
+        try:
+            for frame in frames.feed(data):
+                take(decode_command(frame))
+            if frames.error is not None:
+                raise frames.error
+        except RemoteProtocolError:  # not RocketMQ's protocol, or an invalid frame: read no more of this connection
+            self._counts.unreadable_connections += 1
+            self._requests = None
+            self._waiting.clear()
 
     def _asked(self, request: Command) -> None:
         self._counts.requests += 1

@@ -1,4 +1,4 @@
-"""The simulated parties on the wire: broker processes, an administrator, and clients that look up routes."""
+"""Simulates broker processes and an administrator, over real connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ..client.addresses import NameServerAddress
 from ..client.connection import PeerConnection
-from ..client.questions import ask_clusters, ask_route
+from ..client.questions import ask_clusters
 from ..client.reconnecting import ReconnectingConnection
 from ..errors import RegistryError
 from ..model import DataVersion, TopicConfig
@@ -61,7 +61,7 @@ class Table:
         self.version = DataVersion(self.version.counter + 1, self.version.timestamp, 0)
 
     def body(self, version: int) -> bytes:
-        """The body of a registration as a broker of this release (its number in the protocol) sends it."""
+        """The body of a registration; version: the number that the protocol has for the broker's release."""
         topics = {name: TopicConfig(name, *queues) for name, queues in self.topics.items()}
         return encode_register_body(RegisterBody(self.version, topics), version=version)
 
@@ -69,7 +69,7 @@ class Table:
 class BrokerProcess:
     """One broker process: a connection to each name server, registrations and heartbeats.
 
-    Its caller awaits each request before it makes the next one.
+    The caller awaits each method before it calls the next.
     """
 
     def __init__(self, member: Member, table: Table, servers: list[SimulatedServer]) -> None:
@@ -111,8 +111,8 @@ class BrokerProcess:
     async def beat(self, kind: OpKind) -> None:
         """Send one sign of life to all name servers, which must accept it and know the same table.
 
-        BEAT repeats the registration (103), ASK compares data versions (322), TOUCH is a heartbeat (904; real brokers
-        send it one-way, here it is answered).
+        BEAT repeats the registration (103), ASK compares data versions (322), TOUCH is a heartbeat (904). Real brokers
+        send 904 one-way; this one waits for the answer.
         """
         member = self.member
         if kind is OpKind.BEAT:
@@ -165,7 +165,7 @@ class BrokerProcess:
         return f"{self.member.broker}/{self.member.id}"
 
     async def _connect(self, server: int) -> None:
-        host, port, tls = SimulatedServer(*self._servers[server])
+        host, port, tls = self._servers[server]
         self._connections[server] = await PeerConnection.connect(host, port, tls=tls, timeout_s=REQUEST_TIMEOUT_S)
 
     async def _everywhere(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> list[Command]:
@@ -182,9 +182,9 @@ class BrokerProcess:
         return answer
 
 
-def _kept(server: SimulatedServer) -> ReconnectingConnection:
-    """A connection that is made when it is needed, and again after it was closed (as idle)."""
-    host, port, tls = SimulatedServer(*server)
+def reconnecting(server: SimulatedServer) -> ReconnectingConnection:
+    """A connection that is made when it is needed, and made again if the server has closed it as idle."""
+    host, port, tls = server
     return ReconnectingConnection(NameServerAddress(host, port, ""), connect_timeout_s=REQUEST_TIMEOUT_S, tls=tls)
 
 
@@ -192,7 +192,7 @@ class Administrator:
     """Reads the tables of all name servers and makes the administrator's requests, over connections of its own."""
 
     def __init__(self, servers: list[SimulatedServer]) -> None:
-        self._connections = [_kept(server) for server in servers]
+        self._connections = [reconnecting(server) for server in servers]
 
     async def open(self) -> None:
         """Connect to all name servers, or raise PeerUnavailable."""
@@ -204,7 +204,7 @@ class Administrator:
         await asyncio.gather(*(connection.close() for connection in self._connections))
 
     async def administer(self, code: int, ext_fields: dict[str, str]) -> None:
-        """Make one request at every name server, one after the other, as mqadmin does; each has to answer code 0."""
+        """Make one request at each name server in turn, as mqadmin does; NotAsPlanned: the answer is not code 0."""
         for kept in self._connections:
             connection = await kept.connected(now=True)
             answer = await connection.request(code, ext_fields, timeout_s=REQUEST_TIMEOUT_S)
@@ -226,19 +226,3 @@ class Administrator:
     async def _shows(self, connection: PeerConnection, member: Member) -> bool:
         row = (await ask_clusters(connection, timeout_s=REQUEST_TIMEOUT_S))[0].get(member.broker)
         return row is not None and row.broker_addrs.get(member.id) == member.addr
-
-
-class SimulatedClient:
-    """An application that looks up topics at one name server."""
-
-    def __init__(self, server: SimulatedServer) -> None:
-        self._server = _kept(server)
-
-    async def look_up(self, topic: str) -> bool:
-        """Ask for a topic's route (105); returns whether there is one. PeerUnavailable: no route, and not code 17."""
-        connection = await self._server.connected(now=True)
-        return await ask_route(connection, topic, timeout_s=REQUEST_TIMEOUT_S) is not None
-
-    async def close(self) -> None:
-        """Close the connection to the name server."""
-        await self._server.close()

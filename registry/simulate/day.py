@@ -38,7 +38,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     touch_ms: int = LEAST_TOUCH_MS  # between two heartbeats (904, 322) of a process of an acting-master group
     timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers outside acting-master groups
     acting_timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers in acting-master groups
-    incidents: float = 6.0  # about this many of each broker, one after the other
+    incidents: float = 6.0  # about how many each broker has, one after the other
     lookups_per_s: float = 50.0  # of all clients together
     goodbye: bool = True  # every broker unregisters at the end
 
@@ -56,12 +56,11 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     def scaled(cls, scale: float, duration_ms: int, **given: int | float | bool) -> Self:
         """A day of ``duration_ms``, played ``scale`` times faster: 1440 is a day in a minute.
 
-        Periods and timeouts are scaled too, but not below the LEAST_ times; values in ``given`` are not scaled.
+        Periods and timeouts are divided by it, down to the LEAST_ times; values in ``given`` are not scaled.
         """
-        beat_ms = max(LEAST_BEAT_MS, round(_BEAT_MS / scale))
         fields: dict[str, int | float | bool] = {
             "duration_ms": round(duration_ms / scale),
-            "beat_ms": beat_ms,
+            "beat_ms": max(LEAST_BEAT_MS, round(_BEAT_MS / scale)),
             "touch_ms": max(LEAST_TOUCH_MS, round(_TOUCH_MS / scale)),
             "timeout_ms": max(LEAST_TIMEOUT_MS, round(_TIMEOUT_MS / scale)),
             "acting_timeout_ms": max(LEAST_TIMEOUT_MS, round(_ACTING_TIMEOUT_MS / scale)),
@@ -72,8 +71,8 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     def past(cls, duration_ms: int, **given: int | float | bool) -> Self:
         """The shape of a past day: with RocketMQ's own periods, and two name servers.
 
-        But acting-master groups send heartbeats only as often as registrations: a heartbeat each second would fill the
-        streams. Brokers that are registered at the end stay registered.
+        Only acting-master groups are slower: they send heartbeats as rarely as registrations, because a heartbeat each
+        second would fill the streams. Brokers that are registered at the end stay registered.
         """
         beat_ms, timeout_ms = int(given.get("beat_ms", _BEAT_MS)), int(given.get("timeout_ms", _TIMEOUT_MS))
         periods = {"beat_ms": beat_ms, "touch_ms": beat_ms, "timeout_ms": timeout_ms, "acting_timeout_ms": timeout_ms}
@@ -82,7 +81,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpKind(StrEnum):
-    """The kinds of operations. Each is one thing that a broker, an administrator or a client does."""
+    """What a broker, an administrator or a client does in an operation."""
 
     START = "start"  # connect to every name server, and register there
     BEAT = "beat"  # 103: register again, unchanged
@@ -95,8 +94,8 @@ class OpKind(StrEnum):
     LEAVE = "leave"  # 104 everywhere
     UNLINK = "unlink"  # the connection to one name server breaks
     RELINK = "relink"  # the process connects and registers there again
-    PUT_TOPIC = "put_topic"  # in the table of all processes of a brokerName; REGISTER follows
-    DROP_TOPIC = "drop_topic"
+    PUT_TOPIC = "put_topic"  # set a topic in the table that all processes of a brokerName share; REGISTER follows
+    DROP_TOPIC = "drop_topic"  # remove it from that table; REGISTER follows
     DELETE_TOPIC = "delete_topic"  # 216
     WIPE = "wipe"  # 205
     ADD = "add"  # 327
@@ -104,12 +103,12 @@ class OpKind(StrEnum):
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One timed operation; which fields are set depends on ``kind``."""
+    """One timed operation; ``kind`` decides which fields are set."""
 
     at_ms: int  # since the start of the run
     kind: OpKind
     broker: str = ""
-    id: int | None = None  # of one of its processes
+    id: int | None = None  # the brokerId of one of its processes
     server: int | None = None  # number of a name server
     topic: str = ""
     queues: tuple[int, int, int] | None = None  # read queues, write queues, permission
@@ -134,7 +133,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class SimulatedBroker(msgspec.Struct, frozen=True):
-    """One brokerName: its processes, of which the first is the master, and its topics at the start."""
+    """One brokerName: its processes, the master first, and its topics at the start."""
 
     name: str
     cluster: str

@@ -22,7 +22,7 @@ class Timeline:
 
     def __init__(self, broker: SimulatedBroker, touches: bool) -> None:
         self.broker = broker
-        self.touches = touches  # processes of an acting-master group send 904 as heartbeat; else 322
+        self.touches = touches  # whether processes of an acting-master group send 904 as heartbeat, not 322
         self.ops: list[Op] = []
         self._up: dict[int, list[list[int]]] = {member.id: [] for member in broker.members}
         self._stalls: list[tuple[int, int, int]] = []
@@ -69,8 +69,8 @@ class Timeline:
         return not any(begin <= at_ms <= end for begin, end in self._hung)
 
 
-# An incident gets the shape, the broker's timeline, its start in milliseconds, and a random generator. It returns its
-# end in milliseconds, or None if it does not fit this broker or the time that is left.
+# Plans one incident from the shape, the broker's timeline, the start in milliseconds, and a random generator. Returns
+# the end in milliseconds, or None if the incident does not fit this broker or the time that is left.
 _Incident = Callable[[DayShape, Timeline, int, random.Random], int | None]
 
 
@@ -155,7 +155,7 @@ def incidents(shape: DayShape, brokers: tuple[SimulatedBroker, ...], chance: ran
     """BrokerName -> its timeline: the first starts, incidents in turn, and unregistering at the end."""
     lines = {}
     deck: list[_Incident] = []
-    # one broker unregisters for good, unless there are very few
+    # one brokerName of four or more leaves and does not come back
     leaver = next((broker.name for broker in reversed(brokers) if not broker.calm), "") if len(brokers) >= 4 else ""
     for number, broker in enumerate(brokers):
         line = lines[broker.name] = Timeline(broker, touches=number % 2 == 0)

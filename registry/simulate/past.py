@@ -1,7 +1,7 @@
 """Writes the day of a plan into Redis as a past day, with the scripts that front ends call.
 
-Nothing goes over the wire, and no operation waits for its time: operations follow each other in the plan's order, and
-before each of them the clock of the namespace is set to its time, so that events and heartbeats have the times of a
+No name server runs, and no operation waits for its time: operations follow each other in the plan's order. Before each
+operation the clock of the namespace is set to the operation's time, so that events and heartbeats have the times of a
 whole day. The clock never goes back. The entries name two front ends that do not exist.
 """
 
@@ -65,12 +65,13 @@ class PastDay:
         *,
         before_leaving: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
-        """Write the plan to its end; if ``stop`` is set before, every process that is registered unregisters.
+        """Write the plan to its end; if ``stop`` is set earlier, every process that is registered then unregisters.
 
         before_leaving: awaited at the plan's end.
 
         Raises:
-            StoreUnavailable, StoreError: Redis. StreamGap: changes are missing; does somebody else use the namespace?
+            StoreUnavailable, StoreError: from Redis. StreamGap: changes are missing, perhaps because somebody else uses
+                the namespace.
         """
         head, self._known = await read_tables(self._store)
         self._follow = Follow.behind(self._store, head)
@@ -189,7 +190,7 @@ class PastDay:
                 raise NotAsPlanned(f"the registration is {done.status}: does somebody else use this namespace?")
 
     async def _catch_up(self) -> None:
-        """Bring the known tables up to date, if something was changed."""
+        """Apply to the known tables what was changed since."""
         while self._behind and (changes := await self._follow.read(block_ms=0)):
             for change in changes:
                 for whole in self._follow.whole(change):

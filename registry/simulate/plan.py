@@ -1,4 +1,4 @@
-"""Makes the plan of a day from its shape, which has the seed; the same shape gives the same plan everywhere."""
+"""Makes the plan of a day from its shape and the seed in it; the same shape gives the same plan on each machine."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def make_plan(shape: DayShape) -> DayPlan:
 
 
 def _random(shape: DayShape, purpose: str) -> random.Random:
-    """A random generator for one part of the plan, so that more clients do not change the incidents."""
+    """A random generator for one part of the plan alone: more clients, for example, do not change the incidents."""
     return random.Random(f"{shape.seed} {purpose}")
 
 
 def _fleet(shape: DayShape) -> tuple[tuple[SimulatedBroker, ...], list[str]]:
-    """The brokers with their topics, and the names of those topics that can change."""
+    """The brokers with their topics, and the names of the topics that can change."""
     chance = _random(shape, "fleet")
     tables: list[dict[str, tuple[int, int, int]]] = []
     frames = []
@@ -90,7 +90,7 @@ def _topic_ops(
     timelines: dict[str, Timeline],
     chance: random.Random,
 ) -> Iterator[Op]:
-    """Add, change and delete topics; never at a broker that hangs, because the moment of its expiry is not planned."""
+    """Add, change and delete topics; never at a broker that hangs, since nobody knows exactly when it expires."""
     held = {broker.name: dict(broker.topics) for broker in brokers}
     changeable = list(topics)
     what = ["add", "change"] * max(1, len(topics) // 12) + ["delete"] * max(1, len(topics) // 16)
@@ -164,7 +164,7 @@ def _lookups(shape: DayShape, names: list[str], never: tuple[str, ...]) -> Itera
 
 
 def _with_registrations(brokers: tuple[SimulatedBroker, ...], ops: list[Op]) -> Iterator[Op]:
-    """Add, after each changed table, the registrations of every process that is up, the master first."""
+    """Add after each change of a table a registration of each process that is up, the master first."""
     members = {broker.name: broker.members for broker in brokers}
     up: set[tuple[str, int]] = set()
     for op in ops:

@@ -1,8 +1,8 @@
 """Plays a plan against name servers.
 
-Operations begin at their time. An operation on the same process, brokerName or topic as an earlier one waits until the
-earlier one is done, that is, until every name server shows its effect. So the tables go through the planned states in
-the planned order, even on a slow machine. Heartbeats change nothing and wait only for their process.
+Operations begin at their time. If an earlier operation is on the same process, brokerName or topic, an operation first
+waits until every name server shows the effect of the earlier one. So the tables go through the planned states in the
+planned order, even on a slow machine. Heartbeats change nothing and wait only for their process.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
+from ..client.questions import ask_route
 from ..errors import RegistryError
 from ..protocol.codes import RequestCode
 from ..tasks import wait_within
-from .broker import Administrator, BrokerProcess, NotAsPlanned, SimulatedClient, SimulatedServer, Table
+from .broker import (
+    REQUEST_TIMEOUT_S,
+    Administrator,
+    BrokerProcess,
+    NotAsPlanned,
+    SimulatedServer,
+    Table,
+    reconnecting,
+)
 from .day import DayPlan, Op, OpKind
 
 _FAULTS_KEPT: Final = 100
@@ -30,7 +39,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.done: Counter[OpKind] = Counter()  # operations that went as planned
-        self.faults: list[str] = []  # a sentence on each of the first hundred that did not
+        self.faults: list[str] = []  # a sentence on each of the first hundred operations that did not
         self.fault_count = 0
         self.lookups: Counter[tuple[str, bool]] = Counter()  # (topic, whether a route was found) -> answers
         self.late_ms = 0.0  # the longest time by which an operation began late
@@ -56,7 +65,7 @@ class Simulation:
         self._processes = {
             key: BrokerProcess(member, self._tables[key[0]], servers) for key, member in plan.members().items()
         }
-        self._clients = [SimulatedClient(servers[number % len(servers)]) for number in range(plan.shape.clients)]
+        self._clients = [reconnecting(servers[number % len(servers)]) for number in range(plan.shape.clients)]
         self._always, self._never = set(plan.always), set(plan.never)
         self._last: dict[Hashable, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,7 +78,7 @@ class Simulation:
         *,
         before_leaving: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
-        """Play the plan to its end, or until ``stop`` is set; then every process that is registered unregisters.
+        """Play the plan to its end, or until ``stop`` is set; then unregister every process that is registered.
 
         before_leaving: awaited at the plan's end, while the brokers that stay registered are still connected.
 
@@ -178,7 +187,8 @@ class Simulation:
 
     async def _look_up(self, op: Op) -> None:
         assert op.client is not None
-        found = await self._clients[op.client].look_up(op.topic)
+        connection = await self._clients[op.client].connected(now=True)
+        found = await ask_route(connection, op.topic, timeout_s=REQUEST_TIMEOUT_S) is not None
         self.outcome.lookups[op.topic, found] += 1
         if not found and op.topic in self._always:
             raise NotAsPlanned("no route, although a broker that is never away has this topic")
@@ -203,7 +213,7 @@ class Simulation:
 
 
 def _order(op: Op) -> list[Hashable]:
-    """The keys of an operation, which waits for the last earlier operation with each of these keys."""
+    """The keys of an operation; it waits for the last earlier operation with each of these keys."""
     if op.kind is OpKind.LOOKUP:
         return [("client", op.client)]
     keys: list[Hashable] = [("process", op.broker, op.id)] if op.id is not None else []

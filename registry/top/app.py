@@ -27,7 +27,7 @@ _ROWS: Final = 200
 _KEPT: Final = 500
 # The columns that matter most come first: a terminal of 80 columns cuts off the last ones.
 _COLUMNS: Final = ("LEFT", "BROKER NAME", "ID", "ADDRESS", "HEARD", "CLUSTER", "FRONT ENDS")
-_SOON: Final = 0.25  # of its timeout is left: a broker that was silent for three quarters of it missed heartbeats
+_SOON: Final = 0.25  # the share of its timeout below which a broker has missed heartbeats, and is shown in yellow
 
 
 class Top(App[None]):
@@ -110,7 +110,7 @@ class Top(App[None]):
     def _take(self, look: Look, again: bool) -> None:
         new: list[Change | str] = list(look.changes)
         if look.anew and self._last is not None:
-            new.insert(0, "changes may be missing here: Redis was emptied, came back with less, or trimmed the stream")
+            new.insert(0, "changes may be missing here: Redis was emptied, lost changes, or trimmed the stream")
         elif again:
             new.insert(0, "Redis answers again")
         self._changes += new

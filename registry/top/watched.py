@@ -44,8 +44,8 @@ class Look(NamedTuple):
     brokers: list[BrokerInfo]
     fleet: Fleet
     rates: ShownRates
-    changes: list[Change]  # those since the look before, the oldest first
-    anew: bool  # changes do not continue those of the last look: another namespace, or some are missing
+    changes: list[Change]  # since the last look, the oldest first
+    anew: bool  # the changes do not follow those of the last look: the namespace is new, or some are missing
 
 
 class _Lookups(msgspec.Struct):
@@ -82,15 +82,15 @@ class Watched:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._follow: Follow | None = None  # None: to begin anew
+        self._follow: Follow | None = None  # None: the next look begins anew
         self._before: list[Change] = []
 
     async def look(self) -> Look:
         """Look once.
 
         Raises:
-            StoreUnavailable: Redis does not answer. NoNamespace: it was emptied. StoreError: it holds what this release
-                does not understand, or the login may not read something.
+            StoreUnavailable: Redis does not answer. NoNamespace: Redis was emptied. StoreError: this release does not
+                understand the data, or its login may not read some of them.
         """
         store = self._store
         if not await store.exists():  # the scripts below would create the namespace
@@ -117,7 +117,7 @@ class Watched:
         return Look(head.now_ms, brokers, fleet, rates, changes, anew)
 
     async def _begin(self, head: NamespaceHead) -> Follow:
-        """Follow the changes from now on; the first look also gets the last 50 before now."""
+        """Follow the changes from now on; the next look also gets the last 50 changes before now."""
         store, now_ms = self._store, head.now_ms
         self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(2), _Window(1)
         self._lookups = EntryReader(store, LOOKUPS, now_ms - WINDOW_MS)
@@ -148,7 +148,7 @@ class Watched:
         return found
 
     async def _count(self) -> None:
-        """Count the requests of brokers and clients since the look before."""
+        """Count the requests of brokers and clients since the last look."""
         async for entry in _new_entries(self._beats):
             beat = decode_heartbeat(entry)
             self._beats_seen.add(beat.ms, beat.kind in (SAME, CHANGED), 1)

@@ -17,12 +17,13 @@ from click.testing import CliRunner
 
 from mqregistry.cli import cli
 from mqregistry.client.connection import PeerConnection
+from mqregistry.client.questions import ask_route
 from mqregistry.config.settings import Settings
 from mqregistry.protocol.bodies.route import decode_cluster_info
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import WipeWritePerm
-from mqregistry.simulate.broker import Administrator, SimulatedClient, SimulatedServer
+from mqregistry.simulate.broker import Administrator, SimulatedServer, reconnecting
 from mqregistry.simulate.day import DayShape, OpKind
 from mqregistry.simulate.plan import make_plan
 from mqregistry.simulate.run import Simulation
@@ -140,12 +141,12 @@ async def test_whom_a_name_server_hung_up_on_is_heard_again():
         server.answer = take
         administrator, client = (
             Administrator([address := SimulatedServer("127.0.0.1", server.port)]),
-            SimulatedClient(address),
+            reconnecting(address),
         )
         await administrator.open()
         for times in (1, 2):
             await administrator.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "orders"})
-            assert await client.look_up("orders")
+            assert await ask_route(await client.connected(now=True), "orders")
             assert server.accepted == 2 * times
             for writer in server.connections:
                 writer.write_eof()
