@@ -165,7 +165,7 @@ class BrokerProcess:
         return f"{self.member.broker}/{self.member.id}"
 
     async def _connect(self, server: int) -> None:
-        host, port, tls = self._servers[server]
+        host, port, tls = SimulatedServer(*self._servers[server])
         self._connections[server] = await PeerConnection.connect(host, port, tls=tls, timeout_s=REQUEST_TIMEOUT_S)
 
     async def _everywhere(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> list[Command]:
@@ -184,7 +184,7 @@ class BrokerProcess:
 
 def reconnecting(server: SimulatedServer) -> ReconnectingConnection:
     """A connection that is made when it is needed, and made again if the server has closed it as idle."""
-    host, port, tls = server
+    host, port, tls = SimulatedServer(*server)
     return ReconnectingConnection(NameServerAddress(host, port, ""), connect_timeout_s=REQUEST_TIMEOUT_S, tls=tls)
 
 
