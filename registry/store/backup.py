@@ -1,7 +1,7 @@
 """Copies all keys of a namespace into a file, and back: tables, KV, settings, users with their secrets, streams.
 
-The file has plain values, not a server's internal form, so that any server can read it. All keys that are no streams
-are read in one transaction, and so at one moment. Streams only grow, and are read up to that moment.
+The file has plain values, not Redis's internal form (DUMP), so any version of Redis can get them. One transaction reads
+all keys except the streams, so they are of one moment. The streams are read up to that moment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from . import keys
 from .connection.blocking import open_blocking_client
 from .connection.errors import mapped_errors
 from .connection.url import parse_url
+from .snapshot import pairs
 
 _FORMAT: Final = 1
 _LENGTH: Final = struct.Struct(">I")
@@ -54,7 +54,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """One key, or some entries of a stream. auth: the key begins with ``mqauth:``. name: it, without its prefix."""
+    """One key, or some entries of a stream. auth: the key begins with ``mqauth:``. name: the key without its prefix."""
 
     auth: bool
     name: bytes
@@ -64,13 +64,9 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _client(url: str) -> Any:
-    # raw: in a transaction on a cluster, redis-py does not parse answers
+    # in a transaction on a cluster, redis-py does not parse answers, so no client parses these
     raw = ("HGETALL", "SMEMBERS", "ZRANGE", "XREVRANGE", "XRANGE")
     return open_blocking_client(parse_url(url), timeout_ms=_TIMEOUT_MS, raw=raw)
-
-
-def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _prefixes(namespace: str) -> dict[bool, bytes]:
@@ -86,13 +82,13 @@ def _names(client: Any, namespace: str) -> set[bytes]:
 
 
 def _serving(client: Any, namespace: str) -> bool:
-    """Whether a front end, or a broker that writes to Redis itself, renews its lease now."""
+    """Whether a front end, or a broker that writes to Redis itself, has a lease now."""
     incarnations: Iterable[bytes] = client.smembers(keys.leases(namespace))
     return any(client.exists(keys.lease(namespace, one.decode())) for one in incarnations)
 
 
 def back_up(url: str, namespace: str, file: Path) -> Head:
-    """Write a file of all that a namespace has; only its user may read it.
+    """Write all keys of a namespace into a file that only the user of this process may read.
 
     Raises:
         StoreUnavailable, StoreError: an error of Redis; or there is no such namespace. OSError: the file cannot be
@@ -123,29 +119,25 @@ def back_up(url: str, namespace: str, file: Path) -> Head:
 
 
 def _read(client: Any, namespace: str) -> dict[bytes, tuple[str, int, Any]]:
-    """Key -> kind, time to live in ms and content, all of one moment."""
-    meta = keys.meta(namespace).encode()
+    """Key -> type, time to live in ms and content, all of one moment."""
+    meta, kinds = keys.meta(namespace).encode(), dict[bytes, str]()
     for _ in range(_TRIES):
         names = sorted(_names(client, namespace))
         if meta not in names:
             break
-        kinds = _many(client, names, lambda to, key: to.type(key), transaction=False)
-        reads = dict(zip(names, (kind.decode() for kind in kinds), strict=True))
-        known = [name for name in names if reads[name] in _READS]
-        contents = _many(client, known, partial(_ask, reads), transaction=True)
+        types = _many(client, names, lambda to, key: to.type(key), transaction=False)
+        kinds.update(zip(names, (kind.decode() for kind in types), strict=True))
+        known = [name for name in names if kinds[name] in _READS]
+        contents = _many(client, known, lambda to, key: _READS[kinds[key]](to, key), transaction=True)
         if _names(client, namespace) - set(names):
             continue  # a key was added meanwhile, perhaps before the transaction: read again
         lives = _many(client, known, lambda to, key: to.pttl(key), transaction=False)
         found = zip(known, contents, lives, strict=True)
-        return {name: (reads[name], ttl, content) for name, content, ttl in found if content}
+        return {name: (kinds[name], ttl, content) for name, content, ttl in found if content}
     raise StoreError(
         f"there is no namespace {namespace!r}" if meta not in names else
         f"namespace {namespace!r} gets new keys all the time: try again when fewer brokers register for the first time"
     )  # fmt: skip
-
-
-def _ask(kinds: dict[bytes, str], to: Any, key: bytes) -> None:
-    _READS[kinds[key]](to, key)
 
 
 def _many(client: Any, names: list[bytes], call: Callable[[Any, bytes], Any], *, transaction: bool) -> list[Any]:
@@ -162,25 +154,26 @@ def _records(client: Any, namespace: str, found: dict[bytes, tuple[str, int, Any
         auth = key.startswith(prefixes[True])
         name = key.removeprefix(prefixes[auth])
         if kind != "stream":
-            flat = _pairs(content) if kind in ("hash", "zset") else [content] if kind == "string" else list(content)
-            yield Kept(auth, name, kind, max(0, ttl_ms), flat)
+            flat = pairs(content) if kind in ("hash", "zset") else [content] if kind == "string" else content
+            yield Kept(auth, name, kind, max(0, ttl_ms), list(flat))
             continue
         last, begin = content[0][0].decode(), "-"
         while entries := client.xrange(key, begin, last, count=_ENTRIES):
-            yield Kept(auth, name, kind, 0, [(entry_id, _pairs(fields)) for entry_id, fields in entries])
+            yield Kept(auth, name, kind, 0, [(entry_id, list(pairs(fields))) for entry_id, fields in entries])
             begin = f"({entries[-1][0].decode()}"
 
 
 def restore(url: str, namespace: str, file: Path) -> Head:
     """Replace all keys of a namespace with those of a file.
 
-    The namespace exists again when all is written: until then nobody can use it, even if this call is interrupted.
+    The key ``meta`` is deleted first and written last. Until then the namespace does not exist, and nobody uses it,
+    even if this call is interrupted.
 
     Raises:
         StoreUnavailable, StoreError: an error of Redis; or a front end serves the namespace; or the file is no backup.
         OSError: the file cannot be read.
     """
-    for _ in _of_file(file):  # before anything is deleted: make sure that the whole file can be read
+    for _ in _of_file(file):  # raises an error of the file before anything is deleted
         pass
     records = _of_file(file)
     head = next(records)
@@ -190,8 +183,8 @@ def restore(url: str, namespace: str, file: Path) -> Head:
         with mapped_errors(f"writing namespace {namespace!r}"):
             if _serving(client, namespace):
                 raise StoreError(
-                    f"namespace {namespace!r} is served: stop all front ends (and brokers that write to Redis "
-                    "themselves) first, as they give back what they know; nothing was changed"
+                    f"namespace {namespace!r} is served: stop all front ends, and brokers that write to Redis "
+                    "themselves, as they would write their old tables into Redis again; nothing was changed"
                 )
             client.delete(keys.meta(namespace))
             names = sorted(_names(client, namespace))
@@ -242,7 +235,7 @@ def _of_file(file: Path) -> Iterator[Head | Kept]:
     """The records of a file: its head, then each key.
 
     Raises:
-        StoreError: it is no backup, or one of another schema.
+        StoreError: it is no backup, or a backup of another schema.
     """
     kind: type[Head | Kept] = Head
     try:

@@ -1,6 +1,7 @@
-"""Reads the change stream of a namespace, event by event, from a position on.
+"""Reads the change stream of a namespace: forward, back, one change by its number, and how many a minute.
 
-Errors are those of :class:`Store`; StoreError also for an entry that cannot be read.
+A large change is written as several events, its *parts*. Functions raise the errors of :class:`Store`, and StoreError
+for an entry that cannot be read.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _MOST_CHAINS: Final = 1000
 _MOST_CHAIN_BYTES: Final = 2 << 20
 _CHAIN: Final = re.compile(rb'\{"seq":(\d+),"ms":\d+,"chain":"(\w+)"')
 _MINUTE_MS: Final = 60_000
-# The time in an entry's id and the time of its event differ by less than this, unless somebody moved the clock.
+# The time in an entry's id and the time of its event differ by less than this, unless somebody set the clock.
 _SAME_CLOCK_MS: Final = 1000
 
 
 class ChangeReader:
-    """Reads the change stream from a position on. A blocking read holds one connection of the store."""
+    """Reads the change stream after an entry. A blocking read holds one connection of the store."""
 
     def __init__(self, store: Store, last_id: str) -> None:
         self._client: Any = store.client
@@ -68,13 +69,13 @@ def _decode(
 
 
 async def last_change_id(store: Store) -> str:
-    """Id of the last entry that the stream ever had, whether it was trimmed or not; "" = none."""
+    """Id of the last entry that was ever written to the stream, even if it was trimmed since; "" = none."""
     (last,) = await store.read(("HGET", keys.meta(store.namespace), "last_change"))
     return last.decode() if last else ""
 
 
 async def chain_of(store: Store, entry_id: str) -> str:
-    """The chain of the event in an entry of the stream; "" = the stream does not have the entry."""
+    """The chain (hash of all events so far) in an entry of the stream; "" = the stream does not have the entry."""
     (found,) = await store.read(("XRANGE", keys.changes(store.namespace), entry_id, entry_id))
     return _decode(keys.changes(store.namespace), *found[0]).chain or "" if found else ""
 
@@ -97,7 +98,7 @@ async def last_chains(store: Store) -> list[tuple[int, str]]:
 async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:
     """The changes of the stream, the newest first, each with all its parts in their order.
 
-    since_ms: leave out earlier changes. before: id of an entry; leave out that one and later ones.
+    since_ms: leave out earlier changes. before: id of an entry; leave out this entry and later entries.
     """
     key, end = keys.changes(store.namespace), f"({before}" if before else "+"
     parts: list[Change] = []
@@ -111,16 +112,16 @@ async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> Asy
 
 
 async def read_first(store: Store) -> Change | None:
-    """The oldest change that the stream has; None: it is empty."""
+    """The oldest event that the stream has; None: the stream is empty."""
     key = keys.changes(store.namespace)
     (entries,) = await store.read(("XRANGE", key, "-", "+", "COUNT", 1))
     return _decode(key, *entries[0]) if entries else None
 
 
 async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None:
-    """The change of this number with all its parts, and the id of its first entry; None: it is not in the stream.
+    """The change with this seq, with all its parts, and the id of its first entry; None: it is not in the stream.
 
-    Cost: some thirty round trips: the search halves the time of the stream, as ids are times and rise with the numbers.
+    Cost: about thirty round trips, for a binary search over the times in the ids.
     """
     key = keys.changes(store.namespace)
     first, last = await store.read(
@@ -144,10 +145,10 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
 
 
 class Minutes(NamedTuple):
-    """How many entries the stream of changes got, by minute since 1970."""
+    """How many events were written in each minute (since 1970)."""
 
     per_minute: dict[int, int]
-    since_ms: int | None  # changes before this time are not counted; None: all are
+    since_ms: int | None  # events before this time are not counted; None: all are counted
 
 
 class _Numbered(msgspec.Struct):
@@ -159,10 +160,10 @@ _numbered: Final = msgspec.json.Decoder(_Numbered)
 
 
 async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: int | None = None) -> Minutes:
-    """The number of entries in each of the last ``minutes``, up to an instant in the last of them.
+    """The number of events in each of the last ``minutes``; the last minute ends at at_ms.
 
-    Changes have numbers, so only the last one of each minute is read: in one round trip, however many there are.
-    last_seq: later changes are not counted.
+    It reads only the last event of each minute, in one round trip: their seqs give the counts. last_seq: later events
+    are not counted.
     """
     first = await first_entry(store, CHANGES)
     if first is None:
@@ -187,6 +188,6 @@ async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: i
 
 
 async def _from_part_1(store: Store, entry_id: str, found: list[Change]) -> tuple[str, list[Change]]:
-    """A change with its earlier parts, too, which may have been written in the millisecond before."""
+    """The change with all its parts: earlier parts than those found may be from the millisecond before."""
     earlier = await find_change(store, found[0].seq - 1) if found[0].part > 1 else None
     return earlier or (entry_id, found)

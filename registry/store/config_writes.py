@@ -9,14 +9,14 @@ from ..errors import LimitExceeded
 from ..events.by import By
 from .store import Store
 
-# The limits of put_kv (lua/include/kv_size), for callers that must know them before they begin.
+# The limits of put_kv (lua/include/kv_size), for callers that check many values before they write the first.
 MAX_VALUE_BYTES: Final = 64 << 10
 MAX_NAMESPACE_BYTES: Final = 16 << 20
 MAX_KEYS: Final = 20_000
 
 
 class KvStore:
-    """Writes of requests 100, 102 and 318. Methods return the seq from which the tables show the change.
+    """Writes of requests 100, 102 and 318. Each method returns a seq: tables with the changes up to it show the write.
 
     ``by``: the author of the change; default: this process.
     """
@@ -25,7 +25,7 @@ class KvStore:
         self._call = store.call
 
     async def put(self, kv_namespace: str, key: str, value: str | None, *, by: By | None = None) -> int:
-        """Store one key. value None: there is the namespace then, but no key, as in Java. LimitExceeded: too large."""
+        """Store one key. value None: only make the KV namespace, as Java does. LimitExceeded: too large."""
         reply = await self._call("put_kv", kv_namespace, key, "0" if value is None else "1", value or "", by=by)
         if reply[0] == b"REFUSED":
             raise LimitExceeded(f"KV configuration, namespace {kv_namespace!r}: {reply[2].decode()}")

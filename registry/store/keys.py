@@ -1,9 +1,7 @@
 """Every Redis key of the project: a function for each kind, with the namespace and the rest of the key as arguments.
 
-docs/redis.md describes each kind: its type and contents, when it expires, which scripts write it, and which table of
-the Java NameServer holds the same; tests/store/test_keys.py compares that page with the scripts. A *who* is
-``<cluster>|<broker address>`` (``Behaviour.who``). An *incarnation* is the random name that a worker process takes when
-it starts.
+docs/redis.md describes each kind. A *who* names a broker process: ``<cluster>|<broker address>`` (``Behaviour.who``).
+An *incarnation* is the random name that a worker process takes when it starts.
 """
 
 from __future__ import annotations
@@ -12,14 +10,14 @@ from collections.abc import Callable
 
 
 def prefix(namespace: str) -> str:
-    """The prefix of all keys of a namespace, ``P`` in docs/redis.md: one namespace is one hash slot."""
+    """The prefix of all keys of a namespace, ``P`` in docs/redis.md. Its hash tag puts them into one hash slot."""
     return f"mq:{{{namespace}}}:"
 
 
 def auth_prefix(namespace: str) -> str:
     """The prefix of the keys of authentication, ``A`` in docs/redis.md; in the same slot.
 
-    They hold secrets: Redis logins that may read ``mq:*`` must not read these.
+    These keys hold secrets: Redis logins that may read ``mq:*`` must not read ``mqauth:*``.
     """
     return f"mqauth:{{{namespace}}}:"
 

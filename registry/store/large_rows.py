@@ -1,7 +1,7 @@
 """Reads HASHes, SETs and LISTs of any size by plain commands, page by page.
 
-Scripts read only small ones. Many thousand names of one row may cost seconds in Lua (lua/include/collect), and a whole
-KV namespace may have 16 MiB.
+Scripts read only small keys: many thousand names in one key may cost seconds in Lua (lua/include/collect), and a KV
+namespace may have 16 MiB.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Final
 from .store import Store
 
 _FIELDS: Final = 500
-_VALUES: Final = 50  # of up to 64 KiB
+_VALUES: Final = 50  # values of up to 64 KiB
 
 
 async def read_hashes(store: Store, keys: Sequence[str], *, large_values: bool = False) -> list[dict[bytes, bytes]]:
-    """Several HASHes at once; a field that is deleted or set meanwhile may be missing, or have the old or new value."""
+    """Several HASHes at once; a field that changes during the reads may be missing, or have its old or new value."""
     found: list[dict[bytes, bytes]] = [{} for _ in keys]
     cursors: dict[int, Any] = dict.fromkeys(range(len(keys)), 0)
     count = _VALUES if large_values else _FIELDS
@@ -32,7 +32,7 @@ async def read_hashes(store: Store, keys: Sequence[str], *, large_values: bool =
 
 
 async def scan_hash(store: Store, key: str) -> AsyncIterator[dict[bytes, bytes]]:
-    """A HASH page by page; changes meanwhile as in :func:`read_hashes`; a field may come twice."""
+    """A HASH page by page, as :func:`read_hashes` reads it; a field may come twice."""
     cursor: Any = 0
     while True:
         ((cursor, fields),) = await store.read(("HSCAN", key, cursor, "COUNT", 2 * _FIELDS))
@@ -43,7 +43,7 @@ async def scan_hash(store: Store, key: str) -> AsyncIterator[dict[bytes, bytes]]
 
 
 async def read_set(store: Store, key: str) -> set[bytes]:
-    """A SET; changes meanwhile as in :func:`read_hashes`."""
+    """A SET; a member that is added or removed during the reads may be in the result or not."""
     members: set[bytes] = set()
     cursor: Any = 0
     while True:
@@ -51,9 +51,3 @@ async def read_set(store: Store, key: str) -> set[bytes]:
         members.update(page)
         if not int(cursor):
             return members
-
-
-async def read_list(store: Store, key: str) -> list[bytes]:
-    """A LIST, read at one moment."""
-    (items,) = await store.read(("LRANGE", key, 0, -1))
-    return list(items)

@@ -1,4 +1,7 @@
-"""Runs the scripts for worker leases and channels, and those that remove brokers without heartbeat or worker."""
+"""Runs the scripts for worker leases and channels, and the scripts that remove brokers without heartbeat or worker.
+
+A *channel* is a broker's connection to a front end, as Redis stores it. A worker's *lease* shows that it is alive.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from typing import NamedTuple
 from .route_writes import TOPICS_AT_ONCE
 from .store import Store
 
-# Renewed every second; a worker that is silent this long counts as dead.
+# A worker that does not renew its lease for this long counts as dead.
 LEASE_MS = 5000
 RENEW_EVERY_S = 1.0
 
-# A channel's front end with this prefix is a broker's own process, which writes to Redis itself: the end of its lease
-# is the end of the broker's connection (reap_worker).
+# The front end in a channel of a broker that writes to Redis itself has this prefix. Such a broker has its own lease;
+# when the lease ends, the broker's connection counts as closed (lua/include/give_up).
 DIRECT = "direct:"
 
-# A clock that also runs while the machine sleeps; outside Linux, the closest one available.
+# A clock that also runs while the machine sleeps; outside Linux, the monotonic clock.
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _PAIRS_PER_CALL = 500
@@ -31,8 +34,8 @@ TIDY_PAUSE_MS = 10
 def opened_now() -> str:
     """The last part of a channel value, for lua/include/liveness: the time at which its connection was opened.
 
-    All workers of a front end are on one machine. The time since its boot, which wall clock changes do not move, shows
-    which of two connections of one broker is the younger.
+    It is the time since the boot of the machine that all workers of a front end share: nobody can set this clock, so it
+    shows which of two connections of one broker is the younger.
     """
     return f"@b{time.clock_gettime_ns(_CLOCK) // 1_000_000}"
 
@@ -48,31 +51,32 @@ class Renewal(NamedTuple):
     lost: bool  # the lease had run out, or is new: the caller attaches its channels again
     first_deadline_ms: int | None = None  # when the next broker is overdue; None: there is no broker
     auth_revision: int = 0  # of the policy in Redis (PolicyStore.read); 0: there is none
-    chain: str = ""  # of the event seq
-    lost_ms: int = 0  # when Redis came back with less than before, or was made anew and may have been emptied; 0: never
-    losses: int = 0  # how often front ends noticed such a loss
+    chain: str = ""  # of the event with this seq
+    lost_ms: int = (
+        0  # when Redis last lost changes, or the namespace was made in a Redis that may have lost it; 0: never
+    )
+    losses: int = 0  # how often front ends noticed that Redis had lost changes
 
     @property
     def overdue_ms(self) -> int:
-        """How long the first overdue broker has been overdue; 0: none is. More than some seconds: no sweeper runs."""
+        """How long the first overdue broker has been overdue; 0: no broker is. Above some seconds: no sweeper runs."""
         return 0 if self.first_deadline_ms is None else max(0, self.now_ms - self.first_deadline_ms)
 
 
 class Expired(NamedTuple):
-    """One batch of the sweep: the brokers that were removed, and when to look again (None: there is no broker)."""
+    """The result of one call of expire_brokers."""
 
-    whos: list[str]
-    next_deadline_ms: int | None
+    whos: list[str]  # the removed brokers
+    next_deadline_ms: int | None  # when the next broker is due; None: there is no broker
     now_ms: int
-    heard: bool = True  # False when no process that hears brokers renews its lease: no broker is removed until one does
-    # call again: a limit of one call was reached, and more brokers are due, or topics of a removed broker are left
-    more: bool = False
-    # the first ``reaped`` of whos had lost their last connection with a process that ended; the others fell silent
+    heard: bool = True  # False: no process that hears brokers has a lease, and so no broker is removed
+    more: bool = False  # call again: more brokers are due, or topics of a removed broker are left
+    # the first ``reaped`` of whos lost their last connection when a process ended; the others fell silent
     reaped: int = 0
 
 
 class LeaseStore:
-    """Leases and channels of workers, and the removal of brokers without them."""
+    """Renews, attaches, releases, expires and reaps: one method for each script."""
 
     def __init__(self, store: Store) -> None:
         self._call = store.call
@@ -84,7 +88,7 @@ class LeaseStore:
 
         Args:
             process: its status (:class:`mqregistry.store.processes.WorkerFacts` as JSON).
-            peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
+            peers: the addresses of its brokers' connections (``processes.encode_peers``). Empty: Redis keeps the old.
         """
         epoch, seq, config_rev, up_since, now, lost, first, auth_revision, chain, *losses = await self._call(
             "renew_lease", incarnation, lease_ms, process, peers
@@ -95,7 +99,7 @@ class LeaseStore:
         )  # fmt: skip
 
     async def attach(self, front_end: str, channels: Sequence[tuple[str, str]]) -> None:
-        """Take channels again, (who, channel value) each; brokers that are not known are left out."""
+        """Enter the worker's channels into Redis again, (who, channel value) each; unknown brokers are ignored."""
         for first in range(0, len(channels), _PAIRS_PER_CALL):
             flat = [part for pair in channels[first : first + _PAIRS_PER_CALL] for part in pair]
             await self._call("attach_channels", front_end, *flat)
@@ -103,8 +107,8 @@ class LeaseStore:
     async def release(self, incarnation: str, *, ends: bool = True) -> None:
         """Give up every channel of this worker, its lease and its status; for a sweeper, only its status.
 
-        This removes no broker. A broker without any channel, of which a connection was closed since its last heartbeat,
-        has the time for one heartbeat before it is removed. ends: False: the worker keeps its lease and status.
+        This removes no broker (lua/include/disconnected says when a broker without channel is removed).
+        ends: False: the worker keeps its lease and status.
         """
         while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, int(ends)))[1]:
             pass
@@ -112,14 +116,14 @@ class LeaseStore:
     async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:
         """Remove up to ``limit`` overdue brokers, and the write permission of at most ``topics`` of their topics.
 
-        A broker with more topics is removed at once; later calls take the write permission of its other topics.
+        A broker with more topics is removed by the first call; later calls take the write permission of the rest.
         """
         _, deadline, now, heard, more, reaped, *names = await self._call("expire_brokers", limit, topics)
         next_deadline_ms = int(deadline) if deadline else None
         return Expired([name.decode() for name in names], next_deadline_ms, int(now), bool(heard), bool(more), reaped)
 
     async def reap(self, limit: int, *, sweeper: str = "", process: bytes = b"") -> tuple[int, bool]:
-        """Delete the channel entries of dead workers, ``limit`` a call; returns how many, and whether there are more.
+        """Delete at most ``limit`` channel entries of dead workers; returns how many, and whether there are more.
 
         Args:
             sweeper: the id of the caller, if it writes a status.
@@ -129,9 +133,9 @@ class LeaseStore:
         return entries, bool(more)
 
     async def tidy_topics(self, topics: int = _SETS_PER_CALL, pause_ms: int = TIDY_PAUSE_MS) -> tuple[bool, int]:
-        """Enter topics that brokerNames gained or lost into the sets of topics (lua/tidy_topics).
+        """Bring the sets of topics in line with the topics that brokerNames gained or lost (lua/tidy_topics).
 
-        Returns whether there is more to do now, and how many entries of these sets were wrong and were mended.
+        Returns whether there is more to do now, and how many wrong entries of these sets were corrected.
         """
         _, more, mended = await self._call("tidy_topics", topics, pause_ms)
         return bool(more), int(mended)

@@ -1,4 +1,4 @@
-"""Restores some of the changes that a Redis has lost: runs the script give_back."""
+"""Restores changes that Redis has lost: runs the script give_back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _pack: Final = msgspec.msgpack.encode
 
 
 class Giver:
-    """A worker that restores lost changes (lua/give_back). It knew ``losses`` losses, and changes up to known_seq."""
+    """A worker that restores lost changes (lua/give_back): the changes up to known_seq, before which it had noticed
+    ``losses`` losses.
+    """
 
     def __init__(self, store: Store, losses: int, known_seq: int) -> None:
         self._store = store.knowing(f"knew {losses} {known_seq} ")

@@ -1,4 +1,4 @@
-"""Reads of the tables for the operators' commands: only what one question needs, and never a write."""
+"""Reads parts of the tables for the operators' commands; writes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .store import Store
 _BROKERS_PER_CALL: Final = 500
 _SETS_AT_ONCE: Final = 500
 _LOOKED_AT_AGAIN: Final = 200
-"""The most entries that seem wrong and are read again: the tables may have changed while they were read."""
+"""The most entries that seem wrong and are read again, as the tables may have changed during the first read."""
 
 
 class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,7 +41,7 @@ class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts."""
+    """One broker process under one brokerName. ``expires_in_ms`` is negative for an overdue broker."""
 
     cluster: str
     broker_name: str
@@ -54,14 +54,14 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     heard_ms_ago: int
     expires_in_ms: int
     front_ends: int
-    # who registered it; UNSET: the broker was read from Redis, which does not hold this. None: the lake does not know
+    # who registered it, from the lake (None: the lake does not know); UNSET: Redis was read, which does not have this
     registered_by: By | msgspec.UnsetType | None = msgspec.UNSET
-    # to which front ends, and from where; UNSET: the broker was read from the lake, which does not hold this
+    # its connections to front ends, from Redis; UNSET: the lake was read, which does not have them
     connections: list[BrokerConnection] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """One topic, summed over its brokerNames; ``perms`` are all that occur."""
+    """One topic: numbers of queues summed over its brokerNames; ``perms``: every perm that one of them has."""
 
     topic: str
     broker_names: list[str]
@@ -78,8 +78,8 @@ def broker_info(
     """One broker process under one brokerName, in the form for operators.
 
     Args:
-        name: the brokerName. heard_ms: time of the last sign of life. deadline_ms: when it is removed unless it beats.
-        front_ends: how many it is connected to. by: who registered it. connections: to which front ends.
+        name: the brokerName. heard_ms: time of its last heartbeat. deadline_ms: when it is removed without another.
+        front_ends: to how many it is connected. by, connections: registered_by and connections of the result.
     """
     return BrokerInfo(
         cluster=live.cluster,
@@ -151,9 +151,9 @@ async def read_topics(store: Store) -> list[TopicInfo]:
 
 
 async def read_topic_tables(store: Store, topic: str) -> Tables:
-    """The part of the tables that makes the route of one topic, and the shared configuration.
+    """The part of the tables that one topic's route needs, and the shared configuration.
 
-    Cost: some commands, and one short script for every 500 brokerNames of the namespace.
+    Cost: about five round trips, and a short script for every 500 brokerNames of the namespace.
     """
     namespace = store.namespace
     queue_datas = await read_topic_queues(store, topic)
@@ -193,7 +193,7 @@ async def read_rows(store: Store, broker_names: Iterable[str]) -> dict[str, Brok
 
 
 async def read_topic_names(store: Store) -> set[str]:
-    """The names of all topics. A broker's many new or removed topics may be missing, or left over, for some seconds."""
+    """The names of all topics. After a broker adds or removes many topics, the set may be some seconds old."""
     return {topic.decode("utf-8", "replace") for topic in await read_set(store, keys.topics(store.namespace))}
 
 
@@ -204,7 +204,7 @@ async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None
 
 
 async def nowhere_else(store: Store, topics: Iterable[str], broker_name: str) -> list[str]:
-    """Those of these topics that no other brokerName has; reads all queue data."""
+    """The topics of ``topics`` that only this brokerName has; reads all queue data."""
     alone = {topic.encode() for topic in topics}
     async for name, cells in read_queues(store):
         if name != broker_name:
@@ -213,7 +213,7 @@ async def nowhere_else(store: Store, topics: Iterable[str], broker_name: str) ->
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
-    """A worker process that hears brokers, by its lease. heard_ms: its last renewal; None: the lease ran out."""
+    """The lease of a worker. heard_ms: its last renewal; None: it ran out. brokers: how many have channels there."""
 
     incarnation: str
     heard_ms: int | None
@@ -221,7 +221,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
 
 
 async def read_workers(store: Store) -> list[WorkerInfo]:
-    """Every worker process that holds, or held, connections of brokers, the one that was heard last first."""
+    """The worker of every lease that Redis still knows; the last renewed lease comes first."""
     namespace = store.namespace
     (members,) = await store.read(("SMEMBERS", keys.leases(namespace)))
     names = sorted(member.decode() for member in members)
@@ -237,7 +237,7 @@ async def read_workers(store: Store) -> list[WorkerInfo]:
 
 
 async def count_unsettled(store: Store) -> int:
-    """How many brokerNames have topics that tidy_topics still has to enter into the sets of topics, or take out."""
+    """How many brokerNames have topics that tidy_topics has yet to add to the sets of topics, or remove from them."""
     arriving, leaving = await store.read(
         ("HLEN", keys.arriving(store.namespace)), ("HLEN", keys.leaving(store.namespace))
     )  # fmt: skip
@@ -245,9 +245,9 @@ async def count_unsettled(store: Store) -> int:
 
 
 async def wrong_entries(store: Store) -> list[str]:
-    """One sentence for each fault in topics and topic:<topic>, some hundred at most; reads all queue data.
+    """One sentence for each wrong entry of the sets topics and topic:<topic>, at most 200; reads all queue data.
 
-    While topics still wait to be entered (:func:`count_unsettled`), they look like faults, too.
+    Topics that tidy_topics has yet to add or remove (:func:`count_unsettled`) are among them.
     """
     namespace, has = store.namespace, dict[bytes, set[bytes]]()
     async for name, cells in read_queues(store):

@@ -1,7 +1,7 @@
-"""The status that each process of a registry writes into Redis; all readers use :func:`read_fleet`.
+"""The status that each process of a registry writes into Redis, and how it is read (:func:`read_fleet`).
 
-A worker writes it when it renews its lease, a sweeper when it cleans up after dead workers, each about once a second
-and without a round trip of its own (lua/include/processes.lua). The status of a front end is made from its workers'.
+A worker sends its status with the renewal of its lease, a sweeper with the call that cleans up after dead workers, each
+about once a second (lua/include/processes.lua). The status of a front end is computed from that of its workers.
 """
 
 from __future__ import annotations
@@ -27,47 +27,45 @@ logger = logging.getLogger(__name__)
 
 # A sweeper writes its status every second, and every five while its sweeps fail.
 SWEEPER_SILENT_MS: Final = 10_000
-# The most connections of brokers whose addresses one worker writes: one change writes all of them again.
+# The most connections of brokers whose addresses one worker writes: if one address changes, it writes all again.
 PEERS_MOST: Final = 2000
-
-
 DRAIN_SEEN_MS: Final = 180_000
 """A drain ignores clients that were silent for longer: RocketMQ's clients look up their routes every 30 s."""
 
 
 class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The clients of one worker that may have a route from before a brokerName lost its write permission."""
+    """The clients of one worker that may still have a route in which a drained brokerName has write permission."""
 
     seq: int  # of the change that took the permission
-    # how many clients were heard within DRAIN_SEEN_MS, and have not looked up each topic of the brokerName again
+    # clients that sent something within DRAIN_SEEN_MS, but have not looked up every topic of the brokerName again
     waiting: int = 0
-    addresses: list[str] = []  # the first of them
-    not_known: int = 0  # clients that asked for too many topics for a worker to remember
+    addresses: list[str] = []  # of the first waiting clients
+    not_known: int = 0  # clients with more topics than a worker remembers
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker", tag_field="kind"):
     """The status of a worker of a front end."""
 
-    front_end: str  # the id of its front end, as in the channels of brokers
-    name: str  # the name of its front end, as in events
+    front_end: str  # the id of its front end, which channels have
+    name: str  # the name of its front end, which events have
     host: str
     pid: int
     release: str
     started_ms: int
     address: str  # host:port at which clients and brokers reach the front end
-    http_address: str = ""  # the same of its HTTP port; "" = it has none
+    http_address: str = ""  # host:port of its HTTP port; "" = it has none
     index: int = 0  # its place among the workers of the front end, from 0
-    workers: int = 1
+    workers: int = 1  # how many workers the front end has
     view: str = ""  # state of its tables (Freshness)
-    ready: bool = False  # it has tables, and takes connections
+    ready: bool = False  # it has tables, and accepts connections
     draining: bool = False
     seq: int = 0  # of the last change that its tables have
     connections: int = 0
-    brokers: int = 0  # broker processes that have their connection here
-    # a sentence for each of its brokers whose registered address others can hardly reach
+    brokers: int = 0  # broker processes that are connected to this worker
+    # a sentence for each of its brokers with an address that other machines probably cannot reach
     unreachable: list[str] = []
-    # settings that the front end was started with, key -> value and source, without secrets; of the first worker alone
-    # (:func:`mqregistry.config.in_force.own_values`)
+    # settings that the front end was started with, key -> value and source, without secrets; only the first worker has
+    # them (:func:`mqregistry.config.in_force.own_values`)
     settings: dict[str, tuple[str, str]] = {}
     drains: dict[str, DrainFacts] = {}  # of brokerNames that lost write permission while it followed the changes
 
@@ -81,8 +79,8 @@ class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     started_ms: int
     front_end: str = ""  # the name of the front end that it runs in; "" = it has a process of its own
     http_address: str = ""  # host:port of its own /metrics; "" = it has none
-    expired: int = 0  # expired, reaped: how many brokers it removed for silence, and after dead workers
-    reaped: int = 0
+    expired: int = 0  # brokers that it removed because they were silent
+    reaped: int = 0  # brokers that it removed after their process had ended
 
 
 class ThisProcess(TypedDict):
@@ -102,14 +100,14 @@ def this_process() -> ThisProcess:
 
 
 class PeerAddress(NamedTuple):
-    """The origin of a broker's connection: ``host:port``, and the ``host:port`` of its proxy ("" = none)."""
+    """The client side of a broker's connection: ``host:port``, and the ``host:port`` of a proxy between ("" = none)."""
 
     address: str
     via: str = ""
 
 
 class WorkerNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker process. told_ms: when it last renewed its lease, by the clock of Redis; gone: its lease has run out."""
+    """A worker and its status. told_ms: its last lease renewal, by the clock of Redis; gone: its lease ran out."""
 
     incarnation: str
     told_ms: int
@@ -118,7 +116,7 @@ class WorkerNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweeper. last_sweep_ms: by the clock of Redis; gone: it should have swept again since."""
+    """A sweeper and its status. last_sweep_ms: by the clock of Redis; gone: its next sweep is long overdue."""
 
     id: str
     last_sweep_ms: int
@@ -127,12 +125,12 @@ class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The front end that it runs in, or the machine that it runs on."""
+        """The name of its front end, or of its machine if it has a process of its own."""
         return f"in {self.facts.front_end}" if self.facts.front_end else f"on {self.facts.host}"
 
 
 class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A front end, by the status of its workers; replaced workers are left out."""
+    """A front end, by the status of its workers; a worker that was replaced is left out."""
 
     id: str
     name: str
@@ -143,9 +141,9 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     release: str
     started_ms: int
-    told_ms: int  # when its last worker renewed its lease
+    told_ms: int  # the last lease renewal of any of its workers
     seq: int  # of the last change that its slowest worker has
-    behind: int  # how many changes this worker lacks
+    behind: int  # how many changes its slowest worker lacks
     connections: int
     brokers: int
     workers_expected: int
@@ -154,10 +152,10 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Every front end and sweeper of a namespace, also those that ended less than an hour ago."""
+    """Every front end and sweeper of a namespace that runs, or ended less than an hour ago."""
 
-    now_ms: int  # the time at Redis
-    up_since_ms: int  # since when leases are renewed without a gap (lua/include/seen)
+    now_ms: int  # by the clock of Redis
+    up_since_ms: int  # the end of the last time without any lease renewal (lua/include/seen)
     seq: int  # of the last change in Redis
     front_ends: list[FrontEnd]
     sweepers: list[SweeperNow]
@@ -168,7 +166,7 @@ _peers = msgspec.json.Decoder(dict[str, PeerAddress])
 
 
 def encode_peers(peers: Iterable[tuple[str, PeerAddress]]) -> bytes:
-    """Who -> its peer, as Redis keeps it; the first ``PEERS_MOST`` of them."""
+    """Encode the first ``PEERS_MOST`` pairs of a who and its address, for Redis."""
     return msgspec.json.encode(dict(itertools.islice(peers, PEERS_MOST)))
 
 
@@ -193,7 +191,7 @@ async def _read_processes(store: Store, now_ms: int) -> tuple[list[WorkerNow], l
         told, _, text = value.partition(b" ")
         try:
             told_ms, facts, name = int(told), _facts.decode(text), raw_id.decode()
-        except ValueError as error:  # perhaps another release wrote it; the process may work all the same
+        except ValueError as error:  # perhaps another release wrote the status
             logger.debug("the status of the process %r cannot be read: %s", raw_id, error)
             continue
         silent_ms = now_ms - told_ms
@@ -213,8 +211,9 @@ async def read_front_ends_of_the_hour(store: Store) -> list[FrontEnd]:
 
 
 def front_ends_of(workers: Iterable[WorkerNow], *, seq: int, replaced: bool = False) -> list[FrontEnd]:
-    """The front ends of these workers: running ones first, by name. A front end that ended, and was replaced by another
-    one at the same place, is left out, unless ``replaced`` asks for it.
+    """The front ends of these workers: running front ends first, by name.
+
+    replaced: also front ends that ended when a running front end has the same name and address.
     """
     newest: dict[str, dict[int, WorkerNow]] = {}
     for worker in sorted(workers, key=lambda one: (one.facts.started_ms, one.told_ms)):
@@ -249,14 +248,14 @@ def _front_end(name: str, workers: list[WorkerNow], seq: int) -> FrontEnd:
 
 
 class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
-    """A connection of a broker process, and the front end that it goes to."""
+    """A broker's connection to a front end."""
 
-    # its name; its id if it wrote no status; "direct": a broker's own process, which writes to Redis itself
+    # name of the front end; its id if it wrote no status; "direct": the broker writes to Redis itself
     front_end: str
     address: str  # of the front end, host:port
-    worker: str  # the worker process
-    peer: str  # peer, via: where the connection comes from; "" = not known
-    via: str
+    worker: str  # incarnation of the worker
+    peer: str  # the client side, host:port; "" = not known
+    via: str  # host:port of a proxy between; "" = none or not known
 
     def __str__(self) -> str:
         text = self.front_end + (f" from {self.peer}" if self.peer else "") + (f" via {self.via}" if self.via else "")
@@ -264,14 +263,14 @@ class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BrokerConnections:
-    """Finds the connections of brokers, with the names of front ends; made by :func:`read_connections`."""
+    """Completes channels of brokers with names of front ends and addresses; made by :func:`read_connections`."""
 
     def __init__(self, workers: Mapping[str, WorkerFacts], peers: Mapping[str, Mapping[str, PeerAddress]]) -> None:
         self._workers = workers
         self._peers = peers
 
     def of(self, who: str, channels: Mapping[bytes, bytes]) -> list[BrokerConnection]:
-        """The connections of a broker process, by its HASH ``channels``."""
+        """The connections of a broker process. channels: its HASH ``channels:<who>``."""
         found = []
         for front_end, channel in channels.items():
             incarnation = channel.partition(b"/")[0].decode("utf-8", "replace")
@@ -288,7 +287,7 @@ class BrokerConnections:
 
 
 async def read_connections(store: Store, now_ms: int) -> BrokerConnections:
-    """Read the names of front ends, and the origins of brokers' connections."""
+    """Read the names of front ends, and the addresses of brokers' connections."""
     workers, _ = await _read_processes(store, now_ms)
     peers: dict[str, dict[str, PeerAddress]] = {}
     if workers:

@@ -1,4 +1,4 @@
-"""Reads one broker's part of the tables, for writers that follow no change stream (client.broker)."""
+"""Reads one broker's part of the tables, for writers that do not follow the change stream (client.broker)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .large_rows import read_hashes
 from .snapshot import broker_row, decode_queue_data, pairs
 from .store import Store
 
-# A call takes 1 ms of Redis.
+# With this many topics a call takes 1 ms of Redis.
 _TOPICS_PER_CALL = 1000
 
 
 class BrokerView(NamedTuple):
-    """One brokerName in the tables, as of change ``seq``."""
+    """One brokerName in the tables after the change ``seq``."""
 
     epoch: str
     seq: int
@@ -59,7 +59,7 @@ async def read_broker(
         if mapping is not None:
             tables.set_mapping(topic, mapped_name, mapping.decode())
     if all_topics and flat_row:
-        # read after the row: a writer sends the row's rev, and is refused if one of these topics changed since
+        # read after the row: a writer sends the row's rev, and Redis refuses the write if a topic changed since
         (cells,) = await read_hashes(store, [keys.queues(store.namespace, broker_name)])
         for name, queue_data in cells.items():
             topic = name.decode()

@@ -16,30 +16,24 @@ from ..tables.registration import RegistrationDiff, entries_of
 from .store import Store, text
 
 TOPICS_PER_EVENT: Final = 500
-"""No event has more topics: 10,000 of them would be 520 kB."""
-
+"""The most topics of one event: an event with 10,000 topics would have 520 kB."""
 TOPICS_AT_ONCE: Final = 3000
-"""A script changes the perm of no more topics: Redis needs up to 10 microseconds for each."""
-
+"""The most topics whose perm one call changes: Redis needs up to 10 microseconds for each."""
 ENTRIES_PER_CALL: Final = 10_000
 """The most topics that one call writes, up to 3 microseconds each; a larger registration takes several calls."""
-
 _BROKERS_PER_CALL: Final = 2000
 """The most brokers from which one call removes a topic: about 10 microseconds each."""
-
 _NAMES_PER_ARGUMENT: Final = 250
-"""The foreign names that scripts unpack and free at a time (lua/include/collect)."""
-
-# The shortest and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
+"""The most names in one argument: scripts free their memory before they read the next (lua/include/collect)."""
+# The shortest and the longest heartbeat timeout; other values are clamped to them (docs/differences.md, D28).
 _TIMEOUT_MS = (1000, 3_600_000)
-
-_QUEUE_DATA_BYTES: Final = 24  # a packed cell has about this many bytes besides the topic's name
+_QUEUE_DATA_BYTES: Final = 24  # a topic's packed queue data has about this many bytes
 
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
 _flat = itertools.chain.from_iterable
 _T = TypeVar("_T")
-_ARRAY_16: Final = b"\xdc"
+_ARRAY_16: Final = b"\xdc"  # MessagePack: the header of an array with up to 65,535 items
 
 
 class Channel(NamedTuple):
@@ -55,27 +49,27 @@ NO_CHANNEL = Channel("", "")
 class HeartbeatReply(NamedTuple):
     """The reply of the heartbeat script."""
 
-    # True: the registration equals the last one, and master_addr and ha_server_addr are the answer. False: it must be
-    # compared with the tables; n and data_version are those of the last one (None: the broker is not known)
-    same: bool
+    same: bool  # True: the registration equals the broker's last. False: the caller must compare it with the tables
     seq: int
+    # master_addr, ha_server_addr: the answer to the broker, if same
     master_addr: str = ""
     ha_server_addr: str | None = None
+    # n, data_version: number and version of the last registration, if not same; None: the broker is not known
     n: str = "0"
     data_version: DataVersion | None = None
     is_new_body: bool = True  # the last registration had another body
 
 
 class EncodedTopics(NamedTuple):
-    """Some topics of a registration, encoded for the script; one event has the topics of several of these."""
+    """Some topics of a registration, encoded for the script and for its event."""
 
     size: int  # how many topics
-    cells: bytes  # topic, queue data, topic, ... as MessagePack strings
-    members: bytes  # the same as members of a JSON object
+    cells: bytes  # for the script: topic, queue data, topic, ... as MessagePack strings
+    members: bytes  # for the event: the members of a JSON object, topic -> queue data
 
 
 class Registered(NamedTuple):
-    """The outcome of the script register_broker, which explains the statuses."""
+    """The outcome of the script register_broker; its header explains the statuses."""
 
     status: Literal["OK", "RETRY", "REFRESHED", "FOREIGN", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
     seq: int
@@ -84,7 +78,7 @@ class Registered(NamedTuple):
     changed: bool = False
     n: str = "0"
     owner: str = ""  # with OK and FOREIGN: another user who had registered this broker or its id; "" = none
-    compare_with: HeartbeatReply | None = None  # with RETRY: what to compare the registration with again
+    compare_with: HeartbeatReply | None = None  # with RETRY: the broker's last registration, for a new comparison
 
 
 class Touched(NamedTuple):
@@ -92,13 +86,13 @@ class Touched(NamedTuple):
 
     seq: int
     data_version: DataVersion | None
-    refreshed: bool = False  # the heartbeat counted as a sign of life, or the 104 as a goodbye
+    refreshed: bool = False  # the heartbeat extended the deadline, or the 104 removed the broker
     owner: str = ""  # another user who registered this broker; "" = nobody did
-    foreign: bool = False  # it did not count because that user owns the broker
+    foreign: bool = False  # the request had no effect because the user ``owner`` owns the broker
 
 
 def _maybe(value: str | None) -> str:
-    """An argument that is "" for None, and begins with "=" for a text, which may be empty."""
+    """An optional argument of a script: "" is None, and "=" precedes a text, which may be empty."""
     return "" if value is None else "=" + value
 
 
@@ -116,11 +110,12 @@ def _differs(reply: Sequence[Any]) -> HeartbeatReply:
 
 
 class RouteStore:
-    """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode.
+    """Runs the scripts that change the route tables.
 
-    ``owner`` of the methods: the caller argument of lua/include/owner; "" = authentication is off. A method with it
-    raises NotDecided, and changes nothing, when it would change resources for which the right was not checked.
-    ``by`` of the methods: the author of the change; default: this process.
+    Args of the methods:
+        owner: the caller argument of lua/include/owner; "" = authentication is off. The method raises NotDecided, and
+            changes nothing, if the change needs a right that the caller has not checked yet.
+        by: the author of the change; default: this process.
     """
 
     def __init__(self, store: Store) -> None:
@@ -155,15 +150,15 @@ class RouteStore:
     ) -> Registered:  # fmt: skip
         """Write what a registration changes, if the tables did not change since the comparison. O(topics of the diff).
 
-        More than ENTRIES_PER_CALL topics are written by several calls. If one is not accepted, or this process ends,
-        the earlier ones stay, and the next registration is compared as a whole.
+        More than ENTRIES_PER_CALL topics are written by several calls. If Redis refuses one of these calls, or this
+        process ends, the writes of the earlier calls stay, and the next registration is compared as a whole.
 
         Args:
-            encoded: ``diff.topics`` in their order, when they are encoded already; each by one call of :meth:`encode`.
-            digest: the next registration is unchanged if it has the same one. body_bytes: the length of its body.
-            topic_count: how many topics it names, when ``registration`` holds only some of them.
+            encoded: ``diff.topics`` in their order, if :meth:`encode` has already encoded them.
+            digest: a next registration with the same digest is unchanged. body_bytes: the length of the body.
+            topic_count: how many topics the broker sent, if ``registration`` holds only some of them.
             default_timeout_ms: the heartbeat timeout of a broker that does not send its own.
-            restored_at: set when a broker is restored that Redis has lost: the seq of the tables that were compared.
+            restored_at: set if this restores a broker that Redis lost: the seq of the tables that were compared.
         """
         r, version = registration, registration.data_version
         if topic_count is None:
@@ -201,12 +196,12 @@ class RouteStore:
         return Registered(status, reply[1], owner=text(reply[2]) if status == "FOREIGN" else "")
 
     def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:
-        """Encode some topics, at least one, and no more than an event holds.
+        """Encode at least one and at most TOPICS_PER_EVENT topics.
 
-        Topics and queue data travel as MessagePack in one argument: 20,000 arguments would cost redis-py, and the Redis
-        parser, more than the script itself.
+        One argument has all of them as MessagePack: for redis-py and for the parser of Redis, 20,000 arguments would
+        cost more than the script itself.
         """
-        # queue data holds only numbers, so `},{` can only be a boundary between two items
+        # queue data has only numbers, so `},{` is always the boundary of two queue datas
         queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
         cells = list(_flat(zip(topics, queue_datas, strict=True)))
         strings = _pack(cells)[1 if len(cells) < 16 else 3 :]  # without the header of the array
@@ -238,9 +233,9 @@ class RouteStore:
 
         Args:
             broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
-            said_ago_ms: how long ago it was sent; a broker that was heard since is not removed.
-            renewed: up_since_ms and now_ms of the caller's last lease renewal, "": it renews none. If Redis stood still
-                since, a broker that was heard after the renewal is not removed.
+            said_ago_ms: how long ago it was sent; a broker that sent a heartbeat since then is not removed.
+            renewed: up_since_ms and now_ms of the caller's last lease renewal, "": it has no lease. If Redis stood
+                still since the renewal, a broker that sent a heartbeat after the renewal is not removed.
         """
         if self.behaviour.unregisters_by_id and broker_id is not None:
             reply = await self._call(
@@ -259,9 +254,9 @@ class RouteStore:
     async def channel_destroyed(
         self, who: str, of: Channel, cause: str = "client", *, up_since_ms: int | str = "", by: By | None = None
     ) -> str:
-        """Report that a connection closed; returns REMOVED, KEPT or STALE.
+        """Report that a broker's connection closed; returns REMOVED, KEPT or STALE (lua/channel_destroyed).
 
-        cause: why the close shows that the broker is gone; "" = it does not show that.
+        cause: why the close means that the broker ended; "" = the broker may still run.
         """
         return text((await self._call("channel_destroyed", who, *of, cause, up_since_ms, by=by))[0])
 
@@ -271,7 +266,8 @@ class RouteStore:
     ) -> tuple[int, int]:  # fmt: skip
         """Wipe write permission, add it (perm 6), or give it to these topics; returns (seq, topics of the brokerName).
 
-        Some thousand topics at a time. If it fails half way, the changed topics stay changed: call it again.
+        Each call of the script changes at most TOPICS_AT_ONCE topics. After an error the topics that were changed stay
+        changed; the caller repeats the method.
         """
         rest, of, more = b"", (broker_name, mode, TOPICS_AT_ONCE), (owner, _pack(topics))
         while True:
@@ -320,7 +316,7 @@ class _Call(NamedTuple):
 
 
 def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
-    """The calls that write the diff, nearly always one; each is encoded when its turn comes."""
+    """The calls that write the diff, nearly always one; each is encoded just before it is sent."""
     dropped = (_pack(some) for some in _slices(diff.dropped))
     mappings = (_pack(list(_flat(some))) for some in _slices(diff.mappings))
     if diff.entries <= ENTRIES_PER_CALL:
@@ -354,7 +350,7 @@ def _topic_calls(parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
 
 
 def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Join encoded topics to parts, (number of topics, cells, body) each, with no more topics than an event holds."""
+    """Join encoded topics to parts of at most TOPICS_PER_EVENT topics: (number of topics, cells, members) each."""
     for part in _grouped(encoded, lambda one: one.size, TOPICS_PER_EVENT):
         size = sum(one.size for one in part)
         cells = b"".join((_ARRAY_16, (2 * size).to_bytes(2, "big"), *(one.cells for one in part)))
@@ -362,7 +358,7 @@ def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes
 
 
 def _grouped(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
-    """The items in order, in groups of at most this total size; a larger item is a group alone."""
+    """The items in order, in groups of a total size of at most ``most``; a larger item is a group alone."""
     some, size = list[_T](), 0
     for item in items:
         more = size_of(item)

@@ -1,9 +1,8 @@
 """Loads the Lua scripts: their text with includes, their number of arguments, their digest.
 
-The only module that reads ``lua/``. A script's header is its contract: ``KEYS[1]`` is always the namespace's
-meta key (all other keys have the same hash tag), ``ARGV[i]`` lines name the arguments, and a line
-``ARGV[i...]`` says that any number may follow. A script that appends events takes one more argument, the last: the
-author of the change (``lua/include/emit.lua``).
+A script's header is its contract. ``KEYS[1]`` is always the meta key of the namespace (all other keys have the same
+hash tag). ``ARGV[i]`` lines name the arguments; a line ``ARGV[i...]`` allows any number of them. A script that appends
+events has one more argument at the end: the author of the change (``lua/include/emit.lua``).
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ def _find_folder() -> Traversable:
     if not folder.is_dir():
         from importlib import resources  # it takes a while to import
 
-        folder = resources.files("mqregistry") / "lua"  # part of a wheel that Spark leaves packed (--py-files)
+        folder = resources.files("mqregistry") / "lua"  # in a wheel that Spark does not unpack (--py-files)
     if not (folder / "heartbeat.lua").is_file():
         raise StoreError(f"no Lua scripts in {folder}: the installation is not complete, install it again")
     return folder
 
 
 FOR_READERS: Final = ("acknowledge", "read_auth", "read_broker", "read_streams", "snapshot")
-"""The scripts for logins that may only run loaded scripts: front ends and sweepers load them."""
+"""Scripts that front ends and sweepers load for logins that may only run loaded scripts."""
 
 
 class Script(NamedTuple):
@@ -49,12 +48,12 @@ class Script(NamedTuple):
     name: str
     source: str
     sha: str
-    arguments: int  # the fixed number of ARGV in its header
-    more: bool  # others may follow
-    emits: bool = False  # it appends events, and gets their author
+    arguments: int  # the number of ARGV lines in its header, without ARGV[i...]
+    more: bool  # any number of arguments may follow
+    emits: bool = False  # it appends events, and its last argument is their author
 
     def check(self, arguments: Sequence[Any]) -> None:
-        """Refuse a call whose number of arguments is not the header's."""
+        """Refuse a call with another number of arguments than in the header."""
         if len(arguments) < self.arguments or (len(arguments) > self.arguments and not self.more):
             least = "at least " if self.more else ""
             raise StoreError(
@@ -64,21 +63,21 @@ class Script(NamedTuple):
 
 @contextlib.contextmanager
 def may_be_sent(name: str) -> Iterator[None]:
-    """Raise MissingRight, which says what to do, when a script is not loaded and this login may not send it."""
+    """Surround an EVAL: if this login may not send a script that is not loaded, raise MissingRight."""
     try:
         yield
     except exceptions.NoPermissionError as error:
         raise MissingRight(
             f"the script {name} is not loaded in this Redis, and this Redis user may not send it: front ends and "
-            "sweepers load it when they start; start one of this release, or use the login of one (mqregistry in "
-            "deploy/users.acl)"
+            "sweepers load it when they start; start a front end of this release, or use the Redis user mqregistry of "
+            "deploy/users.acl"
         ) from error
 
 
 def expand(path: Traversable, folder: Traversable, read: dict[str, str] | None = None) -> str:
     """A script's text; each include is inserted once, at its first use.
 
-    read: name -> text of the includes that were read before; newly read ones are added.
+    read: name -> text of the includes that were read for other scripts; this function adds what it reads.
     """
     done: set[str] = set()
     texts = {} if read is None else read

@@ -28,7 +28,7 @@ from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
 
-# A Redis that lacks one script lacks all. NOSCRIPT errors within this time after the first one load nothing again.
+# A Redis that lacks one script lacks all scripts. Within this time after a load, NOSCRIPT errors cause no other load.
 _LOAD_AGAIN_S = 1.0
 
 
@@ -38,7 +38,7 @@ class CallTimes:
     def __init__(self) -> None:
         self.scripts: defaultdict[str, Durations] = defaultdict(Durations)  # by script
         self.reads = Durations()  # of plain commands, sent together
-        self.away = self.refused = 0  # calls without an answer of Redis; calls that it refused
+        self.away = self.refused = 0  # calls that Redis did not answer; calls that it answered with an error
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
@@ -66,7 +66,7 @@ class CallTimes:
 
 
 class Namespace(NamedTuple):
-    """A namespace as ``init_namespace`` describes it; schema_minor: the highest of all its writers."""
+    """A namespace as ``init_namespace`` describes it; schema_minor: the highest of all releases that wrote to it."""
 
     epoch: str
     schema: str
@@ -89,13 +89,13 @@ class RedisFigures(NamedTuple):
 class Store:
     """One namespace of one Redis: runs scripts on it.
 
-    Every method raises StoreUnavailable when Redis does not answer, and StoreError when it answers with an error that a
-    repetition does not mend. Without an answer the script may have run; the call may be repeated all the same.
+    Every method raises StoreUnavailable when Redis does not answer, and StoreError when it answers with an error that
+    a repetition does not cure. After StoreUnavailable the script may have run; the caller may repeat every call.
 
     Args:
-        by: the author of changes that no request causes; default: a program that uses this library. The store sets its
+        by: the author of changes without another author; default: a program that uses this library. The store sets its
             ``login``.
-        fresh: nothing was ever in this Redis, so a namespace that is made now has lost nothing.
+        fresh: nothing was ever in this Redis: if the namespace does not exist, Redis has not lost it.
 
     Attributes:
         history: returns the last change that this process knows, in the form of lua/include/emit; "" = none.
@@ -126,13 +126,13 @@ class Store:
         await self.close()
 
     def on_behalf_of(self, by: By) -> Store:
-        """The same store, with the same connections, for changes by another author; ``login`` stays this process's."""
+        """The same store, with the same connections, for changes by another author with this store's ``login``."""
         other = copy.copy(self)
         other.by = msgspec.structs.replace(by, login=self.by.login)
         return other
 
     def knowing(self, history: str) -> Store:
-        """The same store, with the same connections, whose calls send this ``history`` instead of the process's own."""
+        """The same store, with the same connections, whose calls send this ``history``."""
         other = copy.copy(self)
         other.history = lambda: history
         return other
@@ -154,7 +154,7 @@ class Store:
         return True
 
     async def hang_up(self) -> None:
-        """Close every connection: calls that wait for an answer fail at once, later ones connect anew."""
+        """Close every connection: calls that wait for an answer fail at once, later calls connect again."""
         nodes = getattr(self.client, "nodes_manager", None)
         with mapped_errors("closing connections"):
             if nodes is None:
@@ -163,11 +163,11 @@ class Store:
                 await nodes.aclose()
 
     async def call(self, name: str, *arguments: Any, by: By | None = None) -> Any:
-        """Run a script; one round trip, unless Redis lost the script or the namespace.
+        """Run a script; one round trip, unless Redis lacks the script or the namespace.
 
-        If Redis does not have the script (after a restart or a failover), the call sends its text. If there is no such
-        namespace (Redis came back empty), the call makes it, and runs the script again. by: the author of the changes;
-        default: this process.
+        If Redis lacks the script (after a restart or a failover), the call sends its text. If Redis lacks the namespace
+        (it came back empty), the call makes the namespace, and runs the script again.
+        by: the author of the changes; default: this process.
         """
         script = self._scripts[name]
         script.check(arguments)
@@ -186,7 +186,7 @@ class Store:
         return reply
 
     async def read(self, *commands: Sequence[Any]) -> list[Any]:
-        """Send plain read commands together, not as a transaction; for the modules of this folder alone."""
+        """Send plain read commands together, not as a transaction; only for modules of this folder."""
         if not commands:
             return []
         started = time.perf_counter()
@@ -204,12 +204,12 @@ class Store:
         except exceptions.NoScriptError:
             with scripts.may_be_sent(script.name):
                 reply = await self.client.eval(script.source, 1, self._meta_key, *arguments)
-            if self._keeps_tables:  # this Redis has just started, or was a replica: it lacks these scripts, too
+            if self._keeps_tables:  # this Redis has just started, or was a replica: it lacks all scripts
                 await self._load_for_readers()
             return reply
 
     async def _load_for_readers(self) -> None:
-        """Load the scripts of logins that may not load scripts themselves; an error is only logged."""
+        """Load the scripts for logins that may not load scripts; an error is only logged."""
         if time.monotonic() < self._load_again_at_s:
             return
         self._load_again_at_s = time.monotonic() + _LOAD_AGAIN_S
@@ -230,9 +230,9 @@ class Store:
             return bool(await self.client.exists(self._meta_key))
 
     async def init_namespace(self, *, fresh: bool = False) -> Namespace:
-        """Make the namespace if it is new; check it otherwise: StoreError for another schema major or compat mode.
+        """Make the namespace, or check that it has our schema major and compat mode (else StoreError).
 
-        fresh: this Redis was empty before, so a new namespace has lost nothing.
+        fresh: as of :class:`Store`.
         """
         with mapped_errors(f"namespace {self.namespace!r}"):
             epoch, schema, compat, seq, created, minor = await self._run(
@@ -253,7 +253,7 @@ class Store:
 
         Args:
             offset_ms: added to the time of Redis; 0 ends the shift.
-            seen_ms: when brokers could be heard last, in the shifted time (lua/include/seen).
+            seen_ms: the last lease renewal, in the shifted time (lua/include/seen).
         """
         fields = {"clock_offset_ms": offset_ms} | ({"seen_ms": seen_ms} if seen_ms else {})
         with mapped_errors(f"namespace {self.namespace!r}"):
@@ -280,14 +280,14 @@ class Store:
         found: dict[str, Any] = {}
         with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
             initialize = getattr(self.client, "initialize", None)
-            if initialize is not None:  # a cluster client asks, once, which node has which slot
+            if initialize is not None:  # a cluster client asks once which node has which slot
                 await initialize()
             for section in sections:
                 found |= await self.client.info(section, **self._any_node())
         return found
 
     async def try_command(self, *command: str) -> Any:
-        """Send one command, for the modules of this folder alone; errors are redis-py's."""
+        """Send one command; only for modules of this folder. It raises the errors of redis-py."""
         return await self.client.execute_command(*command, **self._any_node())
 
     async def figures(self) -> RedisFigures:
@@ -300,7 +300,7 @@ class Store:
         )  # fmt: skip
 
     def _any_node(self) -> dict[str, Any]:
-        """In a cluster, the option that sends a command to the node with this namespace; else no option."""
+        """For a cluster: the option that sends a command to the node with this namespace."""
         node = getattr(self.client, "get_node_from_key", None)
         if node is None:
             return {}
@@ -308,7 +308,7 @@ class Store:
         return {"target_nodes": found} if found is not None else {}
 
     async def connect(self) -> Namespace:
-        """Check the server, make the namespace if it is new, and load scripts; for processes that keep the tables."""
+        """Check the server, make the namespace if it is new, and load scripts; for front ends and sweepers."""
         for warning in await self.check_server():
             logger.warning("%s", warning)
         found = await self.init_namespace(fresh=self._fresh)
@@ -326,13 +326,13 @@ class Store:
 async def open_existing(
     url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None
 ) -> AsyncIterator[Store]:
-    """A store on a namespace that exists, in the compat mode of the namespace; never makes a namespace.
+    """A store on an existing namespace, in its compat mode.
 
     Args:
         by: as of :class:`Store`.
 
     Raises:
-        NoNamespace: there is none.
+        NoNamespace: the namespace does not exist; it is not made.
         StoreError: the namespace has another schema major.
         StoreUnavailable: no answer.
     """
@@ -351,5 +351,5 @@ async def open_existing(
 
 
 def text(value: bytes | None) -> str:
-    """A string of a script's reply; "" for None."""
+    """Decode a string of a script's reply; "" for None."""
     return value.decode() if value else ""

@@ -1,6 +1,6 @@
-"""The three streams: trims them, describes them and their readers, writes lookups, and reads entries.
+"""The three streams (changes, heartbeats, lookups): trims them, describes them and their readers, writes and reads.
 
-Errors are those of :class:`Store`; StoreError also when this login may not read a stream.
+Functions raise the errors of :class:`Store`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ ENTRIES_PER_TRIM = 5000
 # The most topics, and about the most bytes, that an entry of lookups holds.
 TOPICS_PER_ENTRY = 500
 BYTES_PER_ENTRY = 32 * 1024
-# Up to this many unread entries of a reader are counted; more are estimated.
+# Up to this many unacknowledged entries of a reader are counted; larger numbers are estimated.
 COUNTED: Final = 1000
 _READ_BYTES: Final = 1 << 20
 
 
 class StreamLimits(NamedTuple):
-    """How much of one stream is kept. bytes: of the entries' JSON, 0 = not counted; Redis needs some 20 % more.
+    """How much of one stream is kept. bytes: of the entries' JSON, of heartbeats their memory in Redis; 0 = no limit.
 
-    Beyond age_ms, entries and bytes, entries that every running reader has acknowledged are removed; beyond
-    hard_entries and hard_bytes, any entries.
+    The trim removes entries beyond age_ms, entries or bytes if every running reader has acknowledged them. It removes
+    all entries beyond hard_entries or hard_bytes.
     """
 
     age_ms: int
@@ -42,7 +42,7 @@ class StreamLimits(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """A reader is in danger of losing entries; kind: near, lost or silent (lua/trim_streams). stream "-": all."""
+    """A reader loses entries soon, or lost some; kind: near, lost or silent (lua/trim_streams). stream "-": all."""
 
     kind: str
     stream: str
@@ -50,12 +50,12 @@ class Alarm(NamedTuple):
 
 
 class Trimmed(NamedTuple):
-    """One call of the trim: entries removed, whether there is more to remove now, alarms that began with it."""
+    """The result of one call of the trim."""
 
-    removed: int
-    more: bool
-    alarms: list[Alarm]
-    full: bool = False  # Redis is at its maxmemory, and refuses all writes but those that free memory
+    removed: int  # entries
+    more: bool  # there is more to remove now
+    alarms: list[Alarm]  # that began with this call
+    full: bool = False  # Redis is at its maxmemory, and refuses every write that does not free memory
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -71,17 +71,15 @@ class ReaderPosition(msgspec.Struct, frozen=True):
     """The position of a reader in one stream: everything up to ``id`` is acknowledged."""
 
     id: str
-    # how many entries come after it: exact for changes; for other streams estimated from the times of the ids, unless
-    # exact is set (:func:`count_behind`)
-    behind: int = 0
-    behind_bytes: int = -1  # -1 = not known
-    behind_ms: int = 0  # from it to the last entry
+    behind: int = 0  # how many entries come after ``id``; for heartbeats and lookups an estimate, unless ``exact``
+    behind_bytes: int = -1  # their bytes; -1 = not known
+    behind_ms: int = 0  # time from ``id`` to the last entry
     state: str = ""  # the alarm that lasts, near or lost; "" = none
-    exact: bool = False
+    exact: bool = False  # :func:`count_behind` has counted ``behind``
 
 
 class StreamReader(msgspec.Struct, frozen=True):
-    """A reader of the streams. silent: nothing is kept for it any more."""
+    """A reader of the streams. silent: it was silent for too long, and the trim no longer keeps entries for it."""
 
     seen_ms: int
     positions: dict[str, ReaderPosition] = {}
@@ -97,11 +95,13 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 class _Made(msgspec.Struct):
+    """The part of an entry's JSON that has the time at which the entry was made."""
+
     ms: int
 
 
 RawEntry = tuple[bytes, dict[bytes, bytes]]
-"""An entry of a stream as redis-py gives it: id, field -> value."""
+"""An entry of a stream as redis-py returns it: id, field -> value."""
 
 _survey = msgspec.json.Decoder(Survey)
 _made = msgspec.json.Decoder(_Made)
@@ -109,13 +109,13 @@ _KEYS: Final = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: key
 
 
 class StreamStore:
-    """Trimming and looking at the streams of a namespace, and writing lookups."""
+    """Runs the scripts for the streams of a namespace."""
 
     def __init__(self, store: Store) -> None:
         self._call = store.call
 
     async def forget_reader(self, reader: str) -> bool:
-        """Keep nothing for this reader any more; returns whether there was one of that name."""
+        """Delete a reader: no entries are kept for it any more. Returns whether it existed."""
         return bool((await self._call("forget_reader", reader))[1])
 
     async def survey(self) -> Survey:
@@ -125,7 +125,7 @@ class StreamStore:
     async def trim(
         self, limits: Mapping[str, StreamLimits], *, reader_timeout_ms: int, most: int = ENTRIES_PER_TRIM
     ) -> Trimmed:
-        """Remove at most ``most`` entries that are beyond the limits of their streams, and look for alarms."""
+        """Remove at most ``most`` entries beyond the limits of their streams, and look for alarms."""
         flat = [number for stream in STREAMS for number in limits[stream]]
         removed, more, full, *alarms = await self._call("trim_streams", most, reader_timeout_ms, *flat)
         return Trimmed(removed, bool(more), [Alarm(*alarm.decode().split(" ", 2)) for alarm in alarms], bool(full))
@@ -133,14 +133,14 @@ class StreamStore:
     async def write_lookups(
         self, front_end: str, incarnation: str, number: int, during_ms: int, entries: Sequence[bytes]
     ) -> None:
-        """Write one report of a worker; ``entries`` are those of :func:`lookup_entries`. May be repeated."""
+        """Write one report of a worker, the ``entries`` of :func:`lookup_entries`. The caller may repeat it."""
         await self._call("write_lookups", front_end, incarnation, number, during_ms, *entries)
 
 
 class EntryReader:
-    """Reads the entries of one stream from a moment on, without waiting for new ones.
+    """Reads the entries of one stream from a moment on; it does not wait for new entries.
 
-    begin: the first moment, by the clock of Redis; or a ``position`` of such a reader.
+    begin: the first moment, by the clock of Redis; or the ``position`` of an earlier EntryReader.
     """
 
     def __init__(self, store: Store, stream: Stream, begin: int | str) -> None:
@@ -157,9 +157,9 @@ class EntryReader:
 
 
 async def count_behind(store: Store, survey: Survey) -> Survey:
-    """Return the survey with the exact distance of each reader that is at most ``COUNTED`` entries behind.
+    """Return the survey with exact numbers for readers that are at most ``COUNTED`` entries behind.
 
-    Redis has no command that counts the entries between two ids, so they are read: some milliseconds for each reader.
+    Redis has no command that counts the entries between two ids, so this reads them: some milliseconds for each reader.
     """
 
     async def exactly(stream: Stream, position: ReaderPosition) -> ReaderPosition:
@@ -182,7 +182,7 @@ async def count_behind(store: Store, survey: Survey) -> Survey:
 
 
 class StreamEntry(NamedTuple):
-    """One entry of a stream. ms: its time by its own content; the time in its id, from Redis, may be slightly later."""
+    """One entry of a stream. ms: the time in its content; the time in its id may be slightly later."""
 
     id: str
     ms: int
@@ -190,7 +190,7 @@ class StreamEntry(NamedTuple):
 
     @property
     def behind(self) -> str:
-        """The next possible id: this entry and all earlier entries are before it."""
+        """The next possible id after this entry."""
         ms, _, number = self.id.partition("-")
         return f"{ms}-{int(number) + 1}"
 
@@ -198,7 +198,7 @@ class StreamEntry(NamedTuple):
 async def entry_pages(
     store: Store, key: str, begin: str, end: str, count: int, *, back: bool = False
 ) -> AsyncIterator[list[RawEntry]]:
-    """The entries of a stream from one id to another, page by page; back: begin is the newest of them."""
+    """The entries of a stream from id ``begin`` to id ``end``, page by page. back: newest first, so begin >= end."""
     command = "XREVRANGE" if back else "XRANGE"
     while True:
         (entries,) = await store.read((command, key, begin, end, "COUNT", count))
@@ -215,9 +215,9 @@ async def first_entry(store: Store, stream: Stream) -> StreamEntry | None:
 
 
 async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry | None:
-    """The last entry of a stream that was made at an instant or before; None: all entries are later.
+    """The last entry of a stream that was made at at_ms or before; None: all entries are later.
 
-    Cost: two round trips if the ids are the times at which entries were made; some thirty if the clock was moved.
+    Cost: two round trips if the times in ids and contents agree; about thirty if somebody set the clock.
     """
     key = _KEYS[stream](store.namespace)
     (entries,) = await store.read(("XREVRANGE", key, str(max(0, at_ms)), "-", "COUNT", 1))
@@ -236,7 +236,9 @@ async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry
 async def last_ms(
     store: Store, key: str, first: RawEntry, last: RawEntry, fits: Callable[[bytes, dict[bytes, bytes]], bool]
 ) -> int:
-    """The last millisecond with an entry that fits, up to which every entry of the stream fits, as ``first`` does."""
+    """The millisecond of the last entry that fits, by binary search. ``first`` fits; after an entry that does not fit,
+    no entry fits.
+    """
     low, high = (int(entry_id.partition(b"-")[0]) for entry_id, _ in (first, last))
     while low < high:
         middle = (low + high + 1) // 2
@@ -246,7 +248,7 @@ async def last_ms(
 
 
 async def entries_back(store: Store, stream: Stream, last: StreamEntry, count: int = 500) -> AsyncIterator[StreamEntry]:
-    """An entry of a stream and those before it, the newest first."""
+    """An entry of a stream and all earlier entries, the newest first."""
     async for entries in entry_pages(store, _KEYS[stream](store.namespace), last.id, "-", count, back=True):
         for entry_id, fields in entries:
             yield _entry(entry_id, fields)
@@ -266,12 +268,12 @@ def acknowledge_with(
 ) -> None:
     """Record up to which entry ``reader`` has saved each stream, all or none, over a synchronous client of redis-py.
 
-    These entries and later ones stay until the reader acknowledges more, or was silent for streamReaderTimeoutHours, or
-    a hard limit is reached.
+    Later entries stay in the streams until the reader acknowledges them, is silent for streamReaderTimeoutHours, or a
+    hard limit is reached.
 
     Args:
-        positions: stream -> id of an entry; "0-0": nothing yet. An older id than the last one has no effect, and
-            no position at all is only a sign of life.
+        positions: stream -> id of an entry; "0-0": nothing yet. An id before the last acknowledged id has no effect.
+            Without positions the call only shows that the reader is alive.
         epoch: of the namespace that was read; "" is not checked.
 
     Raises:
@@ -291,9 +293,9 @@ def acknowledge_with(
 def lookup_entries(
     found: Mapping[str, int], missing: Mapping[str, int], clients: Mapping[str, Sequence[str]] | None = None
 ) -> list[bytes]:
-    """Lookup counts as the JSON members of entries that are not too large; each topic is in one of them.
+    """Encode lookup counts as entries of limited size; each is a text of JSON members. A topic's count is in one entry.
 
-    clients: missing name -> addresses of some clients that asked for it; they may be in another entry than its count.
+    clients: missing topic -> addresses of some clients that asked for it; another entry may have them.
     """
     entries: list[bytes] = []
     members: dict[str, list[bytes]] = {}

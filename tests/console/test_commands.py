@@ -75,7 +75,7 @@ def test_each_command_of_a_sentence_is_known_and_written_as_one():
 
 
 def test_other_words_are_no_commands():
-    for text in ("use the login of one (mqregistry in deploy/users.acl)", "mqregistry 1.0", "mqregistry upx", "topics"):
+    for text in ("use the Redis user mqregistry of deploy/users.acl", "mqregistry 1.0", "mqregistry upx", "topics"):
         assert in_namespace(text, "tenant-b") == text
 
 

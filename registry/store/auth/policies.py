@@ -1,7 +1,7 @@
 """Reads and changes the policy of a namespace: users, rules, secrets and the mode.
 
-A change is worked out and checked here, on the whole policy, by the pure functions of :mod:`mqregistry.auth.changes`.
-The script that stores it compares the revision, so two changes at a time cannot undo each other's checks.
+The pure functions of :mod:`mqregistry.auth.changes` compute the new policy and check it as a whole. The script stores
+it only if Redis still has the old revision, so a concurrent change cannot make the check wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY_LENGTH: Final = 32  # 190 bits
 
 
 def new_secret(now_ms: int, key: str | None = None) -> Secret:
-    """A secret with a random key, or with one that somebody chose."""
+    """A secret with a random key, or with this key."""
     chosen = key if key is not None else "".join(secrets.choice(_KEY_CHARACTERS) for _ in range(_KEY_LENGTH))
     return Secret(secrets.token_hex(6), chosen, now_ms)
 
@@ -39,31 +39,28 @@ class PolicyStore:
         self._namespace = store.namespace
 
     async def read(self) -> Policy:
-        """The policy now; BadPolicy: a later release wrote something that this release cannot read."""
+        """The policy now; BadPolicy: a later release wrote it in a form that this release cannot read."""
         return Policy.decode(*await self._read())
 
     async def is_enforced(self) -> bool:
-        """Whether the mode is enforce; the login needs no right to read the rules."""
+        """Whether the mode is enforce; also for a login without the right to read the policy."""
         (mode,) = await self._read_plain(("HGET", keys.meta(self._namespace), "auth_mode"))
         return bool(mode == b"enforce")
 
     async def revision(self) -> int:
-        """The revision of the policy that is in force; the login needs no right to read the policy."""
+        """The revision of the policy in Redis; also for a login without the right to read the policy."""
         (revision,) = await self._read_plain(("HGET", keys.meta(self._namespace), "auth_revision"))
         return int(revision or 0)
 
     async def change(self, change: Callable[[Policy], Policy]) -> Policy:
-        """Change the policy.
+        """Change the policy, and return the new policy.
 
         Args:
-            change: gives another policy, as the functions of :mod:`mqregistry.auth.changes` do. It is called again when
-                somebody else changed the policy meanwhile.
-
-        Returns:
-            the policy that is in force then.
+            change: computes the new policy from the old, like the functions of :mod:`mqregistry.auth.changes`. It is
+                called again if somebody else changed the policy meanwhile.
 
         Raises:
-            RefusedChange: the change is refused, and nothing was changed.
+            RefusedChange: ``change`` refused; Redis is unchanged.
         """
         for _ in range(_ATTEMPTS):
             before = await self.read()
@@ -82,7 +79,7 @@ class PolicyStore:
         )
 
     async def switch_off(self) -> int:
-        """Set the mode off, also if the rules cannot be read; returns the revision."""
+        """Set the mode off, even if this release cannot read the rules; returns the revision."""
         for _ in range(_ATTEMPTS):
             mode, revision, *_ = await self._read()
             if mode == Mode.OFF:
@@ -93,10 +90,10 @@ class PolicyStore:
         raise StoreUnavailable(f"namespace {self._namespace!r}: somebody else changes users all the time; try again")
 
     async def restore(self, policy: Policy) -> int:
-        """Restore what Redis lost of this policy: for each user, and for the mode, the latest change wins.
+        """Write back the changes of this policy that Redis lost: for each user, and for the mode, the last change wins.
 
         Returns:
-            the revision that Redis has now; it differs from the policy's if Redis has changes that this policy lacks.
+            the revision in Redis now; it is not the policy's revision if Redis has changes that this policy lacks.
         """
         users = {name: encode_user(user) for name, user in policy.users.items()}
         names = policy.users.keys() | policy.changed.keys() - {""}
@@ -105,10 +102,7 @@ class PolicyStore:
         return int((await self._call("restore_auth", policy.revision, policy.mode.value, mode_changed, *flat))[1])
 
     async def note_used(self, used: Iterable[tuple[str, str]]) -> None:
-        """Note that secrets are in use: pairs of a user's name and the id of its secret.
-
-        A front end calls it at most once a minute, with all that it has seen since.
-        """
+        """Store that secrets were used just now: (user, id of the secret) each."""
         flat = [part for pair in used for part in pair]
         for first in range(0, len(flat), _PAIRS_PER_CALL * 2):
             await self._call("note_auth_used", *flat[first : first + _PAIRS_PER_CALL * 2])
@@ -121,7 +115,7 @@ class PolicyStore:
         return mode.decode(), int(revision), _by_name(users), changed, int(kept.get("forgotten", -1))
 
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
-        """Send a change; the new revision, None: the policy has changed since the change was worked out."""
+        """Send a change; returns the new revision. None: ``revision`` is no longer the one in Redis."""
         flat: list[Any] = [part for pair in users.items() for part in pair]
         reply = await self._call("change_auth", revision, mode.value, *flat)
         return int(reply[1]) if reply[0] == b"OK" else None
@@ -132,7 +126,7 @@ def _by_name(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def _changed_users(before: Policy, after: Policy) -> dict[str, bytes]:
-    """User -> its JSON, for changed users; empty JSON for removed users."""
+    """User -> JSON of the user, for changed users; user -> b"" for removed users."""
     changed: dict[str, bytes] = {
         name: encode_user(user) for name, user in after.users.items() if before.users.get(name) != user
     }

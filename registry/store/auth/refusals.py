@@ -1,4 +1,4 @@
-"""Notes refused requests in Redis, and reads the notes."""
+"""Writes refused requests into Redis, and reads them."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ _decode_counted: Final = msgspec.json.Decoder(_Counted).decode
 
 
 class RefusalStore:
-    """Refused requests of one namespace: a summary of each kind, and a stream of what front ends reported. Both are
-    bounded (lua/note_refused.lua).
+    """Refused requests of one namespace: a summary of each kind, and the stream of the front ends' reports.
+
+    lua/note_refused.lua limits the size of both.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def note(self, front_end: str, mode: Mode, refused: Sequence[tuple[RefusedKind, int, Last]]) -> None:
-        """Note refused requests: of each kind, how many there were since the last note, and the last one."""
+        """Write a report: for each kind of refused request, the number since the last report, and the last request."""
         for first in range(0, len(refused), _KINDS_PER_CALL):
             flat = [
                 part
@@ -78,7 +79,7 @@ class RefusalStore:
 
 
 async def read_last_use(store: Store) -> dict[str, int]:
-    """When each secret was last used (ms of Redis' clock), by its id; secrets that were never used are missing."""
+    """Id of a secret -> when it was last used, in ms by the clock of Redis. A secret that was never used is missing."""
     (found,) = await store.read(("HGETALL", keys.auth_used(store.namespace)))
     return {secret_id.decode(): int(ms) for secret_id, ms in found.items()}
 

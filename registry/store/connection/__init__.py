@@ -1,1 +1,1 @@
-"""Clients of one Redis, of Sentinel and of Redis Cluster: from a URL to a client, and from its errors to ours."""
+"""Opens clients of one Redis, of Sentinel and of Redis Cluster by a URL, and turns their errors into ours."""

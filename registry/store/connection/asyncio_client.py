@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 # How often a client asks its Sentinels for the master: about as often as a worker renews its lease.
 _LOOK_EVERY_S = 0.9
-# A call waits for a free connection for this many timeouts of an answer: when a thousand brokers register at once, the
-# last one waits for all others although Redis is well.
+# How long a call waits for a free connection, in socket timeouts. Above 1: when a thousand brokers register at once,
+# the last call waits for all others although Redis works.
 _WAIT_TIMEOUTS = 3
 
-# Without these options each new connection sends CLIENT SETINFO first: two commands that older servers refuse, and for
-# which the users of deploy/users.acl have no right. The second form is that of redis-py before 8.
+# These options stop CLIENT SETINFO on new connections: old servers refuse it, and the users of deploy/users.acl have no
+# right for it. The second form is for redis-py before 8.
 NO_CLIENT_INFO: dict[str, Any] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(Redis.__init__).parameters
@@ -46,11 +46,11 @@ NO_CLIENT_INFO: dict[str, Any] = (
 
 
 class _LeavesReplicas:
-    """A connection that closes itself when its server answers that it is no master any more.
+    """A connection that closes itself when its server answers that it is no longer the master.
 
-    Sentinel closes the connections of a master that it demotes; a demotion by hand does not, and a load balancer in
-    front of several servers does not either. redis-py looks for READONLY alone, and only at the beginning of an
-    error; an error inside a script has it in the middle.
+    Sentinel closes the connections of a master that it demotes. A demotion by hand, or behind a load balancer, leaves
+    them open. redis-py closes a connection only if an error begins with READONLY; errors of scripts have READONLY in
+    the middle.
     """
 
     async def read_response(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,34 +63,19 @@ class _LeavesReplicas:
             raise exceptions.ConnectionError(f"this Redis is not the master any more: {error}") from error
 
 
-class _Connection(_LeavesReplicas, Connection):
-    pass
-
-
-class _SSLConnection(_LeavesReplicas, SSLConnection):
-    pass
-
-
-class _UnixConnection(_LeavesReplicas, UnixDomainSocketConnection):
-    pass
-
-
-class _SentinelConnection(_LeavesReplicas, SentinelManagedConnection):
-    pass
-
-
-class _SentinelSSLConnection(_LeavesReplicas, SentinelManagedSSLConnection):
-    pass
-
-
-_LEAVES_REPLICAS = {Connection: _Connection, SSLConnection: _SSLConnection, UnixDomainSocketConnection: _UnixConnection}
+_LEAVES_REPLICAS: dict[type, Any] = {
+    kind: type(kind.__name__, (_LeavesReplicas, kind), {})
+    for kind in (
+        Connection, SSLConnection, UnixDomainSocketConnection, SentinelManagedConnection, SentinelManagedSSLConnection,
+    )
+}  # fmt: skip
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
     """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection.
 
-    It asks again every second, in the background, and closes all connections to a master that was replaced. A replaced
-    master that is still alive accepts writes until the Sentinels demote it ten seconds later; these writes are lost.
+    A task asks again every second, and closes all connections to a master that was replaced. A replaced master that
+    still runs accepts writes until the Sentinels demote it ten seconds later; these writes are lost.
     """
 
     _looking: asyncio.Task[None] | None = None
@@ -104,7 +89,7 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
         task = asyncio.current_task()
         while not (task and task.cancelling()):  # redis-py's timeouts can swallow a cancellation
             await asyncio.sleep(_LOOK_EVERY_S)
-            with contextlib.suppress(exceptions.RedisError, OSError):  # the next connect raises the error
+            with contextlib.suppress(exceptions.RedisError, OSError):  # the next connection raises the error
                 await self._leave_replaced()
 
     async def _leave_replaced(self) -> None:
@@ -112,19 +97,19 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
         connections: list[Any] = [*self._available_connections, *self._in_use_connections]
         replaced = [one for one in connections if one.is_connected and (one.host, one.port) != address]
         if replaced:
-            logger.warning("Sentinel names another master, %s:%s: connections to the one before are closed", *address)
+            logger.warning("Sentinel names another master, %s:%s: connections to the old one are closed", *address)
         for connection in replaced:
             await connection.disconnect()
 
     async def stop_looking(self) -> None:
-        """Wait until no request to the Sentinels runs: a running one would open a connection again."""
+        """End the task that asks the Sentinels: a running request would open a connection again."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
 
 class _SentinelRedis(Redis):
-    """Closes its connections to the Sentinels too, which redis-py leaves open."""
+    """A client that also closes its connections to the Sentinels; redis-py leaves these open."""
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
@@ -135,14 +120,14 @@ class _SentinelRedis(Redis):
 
 
 class _Cluster(RedisCluster):
-    """A cluster client whose calls wait for a free connection, and which works on when its first node is dead.
+    """A cluster client whose calls wait for a free connection; it also works if the cluster's first node is dead.
 
-    redis-py asks a node for the key of an XREAD (COMMAND GETKEYS): before every read, always the same node, and it
-    does not look for another node when that one is dead. This class finds the key itself.
+    Before every XREAD, redis-py asks a node for the command's key (COMMAND GETKEYS). It always asks the same node, even
+    if this node is dead. This class finds the key itself.
     """
 
     def __init__(self, *, max_connections: int, wait_s: float, **options: Any) -> None:
-        # twice: a redirected call takes a second connection
+        # 2 *: a redirected call takes a second connection
         super().__init__(max_connections=2 * max_connections, **options)
         self._free = asyncio.Semaphore(max_connections)
         self._wait_s = wait_s
@@ -164,7 +149,7 @@ class _Cluster(RedisCluster):
         return int(await super()._determine_slot(command, *args))
 
     async def aclose(self) -> None:
-        """Close every connection; redis-py closes none if the client's last call failed."""
+        """Close every connection; redis-py closes no connection if the client's last call failed."""
         await super().aclose()
         await self.nodes_manager.aclose()
         await self.nodes_manager.aclose("startup_nodes")
@@ -176,7 +161,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
     Args:
         url: any of the forms of :mod:`mqregistry.store.connection.url`.
         timeout_ms: for connecting and for each answer.
-        max_connections: calls beyond this many at once wait for a free connection, at most three timeouts.
+        max_connections: more calls at the same time wait for a free connection, at most three timeouts.
 
     Raises:
         ConfigError: the URL has none of the forms.
@@ -184,7 +169,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
     options: dict[str, Any] = {
         "socket_timeout": timeout_ms / 1000,
         "socket_connect_timeout": timeout_ms / 1000,
-        "retry": Retry(NoBackoff(), 0),  # the callers know what may be repeated, and when
+        "retry": Retry(NoBackoff(), 0),  # the caller decides about repetitions
         "protocol": 2,
         "socket_keepalive": True,
         **NO_CLIENT_INFO,
@@ -204,7 +189,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
                 **address.login,
             )
         except ValueError as error:
-            # not its text, which may quote a part of the password
+            # the error's text is not shown: it may quote a part of the password
             raise ConfigError(f"redis: {without_password(url)!r} cannot be read ({type(error).__name__})") from None
         pool.connection_class = _LEAVES_REPLICAS[pool.connection_class]
         return Redis.from_pool(pool)  # closing the client closes the pool
@@ -218,7 +203,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             **options,
             **address.login,
         )
-    # One call may ask all Sentinels in turn, and only the last one may run.
+    # One call may ask all Sentinels one after the other, if only the last one runs.
     sentinel_timeout_s = timeout_ms / 1000 / (len(address.hosts) + 1)
     sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
         address.hosts,
@@ -234,7 +219,9 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         is_master=True,
         max_connections=max_connections,
         timeout=_WAIT_TIMEOUTS * timeout_ms / 1000,
-        connection_class=_SentinelSSLConnection if address.login.get("ssl") else _SentinelConnection,
+        connection_class=_LEAVES_REPLICAS[
+            SentinelManagedSSLConnection if address.login.get("ssl") else SentinelManagedConnection
+        ],
         db=address.database,
         **options,
         **address.login,

@@ -19,13 +19,12 @@ from .url import RedisAddress, without_password
 
 _RETRIES = 3
 
-
 Entry = tuple[bytes, list[bytes]]
 """An entry of a stream as Redis sends it: id, [field, value, ...]."""
 
 
 class StreamInfo(NamedTuple):
-    """A stream at one moment. first, last: None when it is empty. max_deleted: None before Redis 7."""
+    """A stream at one moment. first, last: None: it is empty. max_deleted: None before Redis 7."""
 
     first: Entry | None
     last: Entry | None
@@ -40,8 +39,8 @@ class BlockingStream:
     Every method raises StoreUnavailable when Redis does not answer, and StoreError when its answer is an error.
 
     Args:
-        open_client: gives a client of :func:`open_blocking_client` with ``raw=RAW``; called before the first command.
-        where: the Redis, for messages; without a password.
+        open_client: calls :func:`open_blocking_client` with ``raw=RAW``; called at the first command.
+        where: names the Redis in messages, without a password.
     """
 
     RAW = ("XRANGE", "XREVRANGE", "XINFO STREAM")
@@ -65,7 +64,7 @@ class BlockingStream:
             return self._client.execute_command(*command)
 
     def meta(self) -> tuple[str, int, str] | None:
-        """The namespace's epoch, number of changes and schema major; None: there is no such namespace."""
+        """The namespace's epoch, seq and schema major; None: there is no such namespace."""
         epoch, seq, schema = self._call("HMGET", self._meta, "epoch", "seq", "schema")
         return None if epoch is None or schema is None else (epoch.decode(), int(seq or 0), schema.decode())
 
@@ -95,12 +94,15 @@ class BlockingStream:
         return found
 
     def length(self) -> int:
-        """How many entries there are."""
+        """How many entries the stream has."""
         return int(self._call("XLEN", self.key))
 
 
 class _RawCluster(RedisCluster):
-    """A cluster client that returns the answers of some commands as Redis sent them; its nodes' clients parse them."""
+    """A cluster client that returns the answers of some commands as Redis sent them.
+
+    The clients of the single nodes parse answers, so this class sets ``raw`` on each of them.
+    """
 
     raw: Iterable[str] = ()
 
@@ -116,10 +118,10 @@ def _leave_raw(client: Any, commands: Iterable[str]) -> None:
 
 
 def _read_session_tickets(connection: Any) -> None:
-    """Read the session tickets that TLS 1.3 sends after the handshake, with the answer to a PING.
+    """Read the session tickets that TLS 1.3 sends after the handshake, by a PING.
 
-    If no answer follows the tickets, redis-py takes them for unexpected data, and closes the connection. With a login,
-    the answer to AUTH follows them.
+    redis-py closes a connection with unread session tickets, as with any unexpected data. With a login, the answer to
+    AUTH makes it read them.
     """
     if not (connection.username or connection.password):
         connection.send_command("PING")
@@ -132,7 +134,7 @@ def _connected(connection: Any) -> None:
 
 
 def open_blocking_client(address: RedisAddress, *, timeout_ms: int, raw: Iterable[str] = ()) -> Any:
-    """Open a redis-py client; it connects with the first call. For reads: a call without an answer is repeated.
+    """Open a redis-py client; it connects with the first call. Only for reads: it repeats calls without an answer.
 
     Args:
         timeout_ms: for connecting and for each answer.

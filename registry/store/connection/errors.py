@@ -1,4 +1,4 @@
-"""Turns redis-py's errors into this project's: :func:`mapped_errors` surrounds every call of Redis."""
+"""Turns redis-py's errors into this project's; :func:`mapped_errors` surrounds every call of Redis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redis import exceptions
 from ...errors import ChangesLost, MissingRight, StoreError, StoreRefusesWrites, StoreUnavailable
 from .url import PASSWORD_VARIABLE
 
-# Error codes of a Redis that answers but cannot take a write just now, and what each means.
+# Error codes of a Redis that answers but cannot write now, and what each code means.
 _NO_WRITES_NOW: Final = {
     "LOADING": "it is still loading its data",
     "READONLY": "it is a replica, not the master",
@@ -25,11 +25,10 @@ _NO_WRITES_NOW: Final = {
     "BUSY": "another script is running for long",
     "UNBLOCKED": "it has just become a replica",
 }
-# The codes that mean that another server is the master now: the client must look it up.
+# The codes that mean that another server is the master now.
 _DEMOTED: Final = ("READONLY", "UNBLOCKED")
 
-# redis-py turns some codes into exception classes, and removes these codes from the text. Redis 6.2 has a code inside a
-# script's error, later releases have it in front.
+# redis-py turns some codes into exception classes, and removes these codes from the text.
 _CLASSES: Final = {
     exceptions.ReadOnlyError: "READONLY",
     exceptions.OutOfMemoryError: "OOM",
@@ -38,13 +37,13 @@ _CLASSES: Final = {
     exceptions.TryAgainError: "TRYAGAIN",
 }
 
-# How a script says that its user lacks a right: Redis 6.2, and 7 or later.
+# The error of a script whose user lacks a right: of Redis 6.2, and of 7 or later.
 _REFUSALS: Final = ("The user executing the script can't", "ACL failure in script")
 _NO_MASTER: Final = "No master found for "
-# How redis-py shows, after that text, each Sentinel that did not answer.
+# redis-py lists each Sentinel that did not answer after the text _NO_MASTER.
 _SENTINEL_ADDRESS: Final = re.compile(r"\bhost=([^,]+),port=(\d+)")
 _NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
-# The digest and line of the script with the error: Redis 6.2 has them before the text, 7 or later after it.
+# The digest and line of the script in an error: before the text in Redis 6.2, after the text in 7 or later.
 _SCRIPT_PLACE: Final = re.compile(
     r"(?:ERR )?Error running script \(call to f_\w{40}\): |@user_script: ?\d+: "
     r"| script: (?:\w{40}, )?on @user_script:\d+\.?"
@@ -59,11 +58,11 @@ def mapped_errors(what: str) -> Iterator[None]:
         what: the operation, for the message.
 
     Raises:
-        StoreUnavailable: no answer in time, or none at all.
+        StoreUnavailable: Redis did not answer in time.
         ChangesLost: Redis has lost changes that the caller knew.
         StoreRefusesWrites: Redis answers, but cannot write now.
-        MissingRight: this Redis user may not do it.
-        StoreError: an error that repeating the operation does not mend.
+        MissingRight: this Redis user may not run the command.
+        StoreError: an error that a repetition does not cure.
     """
     try:
         yield
@@ -86,14 +85,14 @@ def mapped_errors(what: str) -> Iterator[None]:
         if code:
             raise StoreRefusesWrites(f"{what}: Redis cannot write now: {_NO_WRITES_NOW[code]} ({text})") from error
         raise StoreError(f"{what}: {text}") from error
-    except (exceptions.RedisError, exceptions.RedisClusterException) as error:  # the latter is no RedisError
+    except (exceptions.RedisError, exceptions.RedisClusterException) as error:  # the second class is no RedisError
         if isinstance(error.__cause__, exceptions.AuthenticationError):  # a node of a cluster refused the login
             raise _refused_login(what, error) from error
         raise StoreUnavailable(f"{what}: {error}") from error
 
 
 def _why_away(error: Exception) -> str:
-    """What redis-py says, without the pools of connections that it shows for each Sentinel."""
+    """The text of redis-py's error, without its details about each Sentinel's connections."""
     text = str(error)
     if not text.startswith(_NO_MASTER):
         return text.rstrip(".")
@@ -112,11 +111,11 @@ def _refused_login(what: str, error: Exception) -> StoreError:
 
 
 def is_demoted(error: exceptions.ResponseError) -> bool:
-    """Whether the server that gave this answer is no master any more."""
+    """Whether the error shows that its server is no longer the master."""
     return bool(_code(error, _DEMOTED))
 
 
 def _code(error: exceptions.ResponseError, codes: Collection[str]) -> str:
-    """The one of these codes that an error has, by itself or inside a script's error; "" for none."""
+    """The code of an error, if it is one of these; "" otherwise. In a script's error it may stand inside the text."""
     text = next((code for kind, code in _CLASSES.items() if isinstance(error, kind)), str(error))
     return next((c for c in codes if text.startswith(c) or f"-{c}" in text or f" {c} " in text), "")

@@ -1,4 +1,4 @@
-"""Reads from Redis what :mod:`mqregistry.store.connection.fitness` judges; changes nothing in it."""
+"""Measures a Redis for ``doctor``; :mod:`mqregistry.store.connection.fitness` judges the facts. Read-only."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .fitness import (
 _SECTIONS: Final = ("server", "memory", "persistence", "replication", "cluster", "commandstats")
 _ROUND_TRIPS: Final = 10
 
-# For each command that a front end uses, a call that changes nothing. KEY is a key that never exists, META the
-# namespace's HASH, AUTH a key of authentication that never exists. Redis checks rights before it looks at values, so
-# an error about arguments or types shows that the right is there.
+# For each command that a front end uses, a call that changes nothing. KEY is a key that never exists, META the meta key
+# of the namespace, AUTH a key of authentication that never exists. Redis checks rights first, so an error about
+# arguments or types shows that the login has the right.
 TRIES: Final[tuple[tuple[str, ...], ...]] = (
     ("EVAL", "return 1", "1", "KEY"),
     ("EVALSHA", "0" * 40, "1", "KEY"),
@@ -47,7 +47,7 @@ TRIES: Final[tuple[tuple[str, ...], ...]] = (
 
 
 async def examine(store: Store) -> list[Finding]:
-    """Everything that can be found out about the Redis of a store."""
+    """Every finding about the Redis of a store."""
     info: dict[str, Any] = await store.info(*_SECTIONS)
     return [
         *server_findings(info, store.url), *state_findings(info, store.url),
@@ -62,7 +62,10 @@ async def read_schema_minor(store: Store) -> int:
 
 
 async def _round_trips(store: Store) -> tuple[list[float], float]:
-    """How long some small requests took, and how far the clock of Redis is ahead, measured with the fastest."""
+    """The times of ten small requests, and how far the clock of Redis is ahead, both in ms.
+
+    The fastest request measures the clock.
+    """
     found = []
     for _ in range(_ROUND_TRIPS):
         before_s, started = time.time(), time.perf_counter()
@@ -74,7 +77,7 @@ async def _round_trips(store: Store) -> tuple[list[float], float]:
 
 
 async def _rights(store: Store) -> tuple[list[str], list[str]]:
-    """The commands that this login may not use, and those that cannot be tried without a namespace."""
+    """The commands that this login may not use, and the commands that cannot be tried without a namespace."""
     missing: list[str] = []
     not_tried: list[str] = []
     with mapped_errors("trying the rights of this login"):

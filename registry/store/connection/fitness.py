@@ -1,7 +1,6 @@
 """Judges whether a Redis can keep route tables: each finding says what was checked, what was found, and what to do.
 
 Front ends and sweepers check :func:`server_findings` when they start. The other findings are for ``mqregistry doctor``.
-Nothing here changes Redis.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 from .url import is_open_to_others, parse_url, without_password
 
 OLDEST_REDIS: Final = (6, 2)
-# The first release with the fix of CVE-2025-49844 in each release line; other lines never get it.
+# The first release with the fix of CVE-2025-49844 in each release line. _NEVER: this line never gets the fix.
 _NEVER: Final = 1 << 30
 _MENDED_REDIS: Final = {
     (6, 2): 20, (7, 0): _NEVER, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2,
@@ -36,9 +35,9 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that was examined."""
 
     check: str  # what was looked at
-    state: State  # wrong: the registry does not work so, or loses data; warning: it works, with a risk
-    found: str  # found, expected: the present and the right value
-    expected: str = ""
+    state: State  # wrong: the registry does not work, or loses data; warning: it works, with a risk
+    found: str  # the present value
+    expected: str = ""  # the right value
     advice: str = ""  # what to do
 
     def __str__(self) -> str:
@@ -51,7 +50,7 @@ def _measured(check: str, found: str, *, fits: bool, expected: str, advice: str)
 
 
 def server_findings(info: Info, url: str) -> Iterator[Finding]:
-    """The conditions for the start of a front end (``wrong`` if one fails), and its warnings.
+    """The conditions for the start of a front end (``wrong``: it does not start), and its warnings.
 
     info: the sections server, memory and persistence.
     """
@@ -93,7 +92,7 @@ def server_findings(info: Info, url: str) -> Iterator[Finding]:
 
 
 def _mended(info: Info, version: str, told: str, url: str) -> Finding:
-    """Whether the server has the fix of CVE-2025-49844: without it a script could run programs as the server's user."""
+    """Whether the server has the fix of CVE-2025-49844. Without the fix, a script can run programs as Redis' user."""
     is_valkey = "valkey_version" in info
     numbers = tuple(int(part) for part in str(info.get("valkey_version", version)).split(".")[:3] if part.isdigit())
     mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
@@ -111,9 +110,9 @@ def _first(numbers: tuple[int, ...], least: int) -> str:
 
 
 def state_findings(info: Info, url: str) -> Iterator[Finding]:
-    """Findings about a Redis whose configuration is right.
+    """Findings about role, cluster, persistence, memory and scripts.
 
-    info: the sections above, and replication, cluster and commandstats.
+    info: the sections server, memory, persistence, replication, cluster and commandstats.
     """
     if info.get("role") == "slave":
         yield Finding(
@@ -144,7 +143,7 @@ def state_findings(info: Info, url: str) -> Iterator[Finding]:
 
 
 def _script_times(info: Info) -> Iterator[Finding]:
-    """The mean time of all scripts since Redis started, also of other programs' scripts."""
+    """The mean time of all scripts, including those of other programs, since Redis started."""
     calls = info.get("cmdstat_evalsha")
     if not isinstance(calls, Mapping) or not int(calls.get("calls", 0)):
         yield Finding("script times", "ok", "no script has run on this Redis yet")

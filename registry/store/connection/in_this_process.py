@@ -1,4 +1,4 @@
-"""The clients of Redises that exist in this process alone, as mqregistry.testing makes them."""
+"""Lets mqregistry.testing replace the client of a URL by a client of a Redis inside this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the schema major of a namespace: whether this release may work on it."""
+"""Checks whether this release may work on a namespace, by its schema major."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...events.changes import SCHEMA_MAJOR
 
 
 def check_schema(namespace: str, major: str) -> None:
-    """Raise StoreError unless this release may work on a namespace of this schema major (see events.changes)."""
+    """Raise StoreError unless this is the schema major of this release (see events.changes)."""
     if major != str(SCHEMA_MAJOR):
         raise StoreError(
             f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: use the release "

@@ -1,4 +1,4 @@
-"""Parses a Redis URL into what every kind of client needs.
+"""Parses a Redis URL.
 
 Forms:
     redis://[user:password@]host[:port][/db]        one Redis; rediss:// with TLS
@@ -7,8 +7,8 @@ Forms:
     redis+cluster://[user:password@]h1[:p],h2[:p]                       rediss+cluster:// with TLS
 
 Options in the query: ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` (required, none), and
-for Sentinel ``sentinel_username``, ``sentinel_password``. A password in the environment
-(MQREGISTRY_REDIS_PASSWORD) keeps it out of process lists.
+for Sentinel ``sentinel_username``, ``sentinel_password``. The environment variable MQREGISTRY_REDIS_PASSWORD keeps the
+password out of process lists.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ from ...names import MAX_NAME_BYTES, printable
 from ...networks import is_loopback
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
-
 # The beginning of the placeholder passwords in deploy/.
 _EXAMPLE: Final = "change-me"
-
 _QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
 _SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
-
-
 _SCHEMES: Final = frozenset(
     {"unix", *(f"{tls}{form}" for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster"))}
 )
@@ -46,10 +42,10 @@ _QUOTED: Final = (
 class RedisAddress(NamedTuple):
     """The address of a Redis, and its login.
 
-    form: ``""`` (one server, whose address only ``url`` has), ``sentinel`` or ``cluster``.
-    login: username, password and TLS options under redis-py's names; for one server only a password that is not in
-        its URL.
-    master: the name that the Sentinels know the master by.
+    form: ``sentinel``, ``cluster``, or ``""`` for one server; then only ``url`` has the address.
+    login: username, password and TLS options under redis-py's names; for one server only a password from outside the
+        URL.
+    master: the name of the master at the Sentinels.
     sentinel_login: like ``login``, for the Sentinels themselves.
     """
 
@@ -72,7 +68,7 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
         password: used if the URL has none; default: MQREGISTRY_REDIS_PASSWORD.
 
     Raises:
-        ConfigError: it has none of the forms, has a user without a password, or has an example's password; no
+        ConfigError: the URL has none of the forms, a user without a password, or the password of an example. No
             message contains a password.
     """
     try:
@@ -127,7 +123,7 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
 
 
 def _check_login(url: str, username: str, password: str) -> None:
-    """Refuse a login that protects nothing."""
+    """Refuse the password of an example, and a user without a password."""
     if password.startswith(_EXAMPLE):
         raise ConfigError(
             f"redis: {without_password(url)!r}: the password is that of the example, which everybody knows: choose one "
@@ -158,10 +154,10 @@ def username_of(url: str) -> str | None:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown and logged.
+    """The URL without its password, for messages and logs.
 
-    A password may have any character, even unquoted: the part between ``://`` and the last @ is not shown, and a text
-    that is no Redis URL is not shown at all.
+    A password may have any character, even unquoted, so everything between ``://`` and the last @ is left out. A text
+    that is no Redis URL is left out completely.
     """
     scheme, sep, rest = url.partition("://")
     if not sep or scheme not in _SCHEMES:
@@ -169,7 +165,7 @@ def without_password(url: str) -> str:
     login, at, shown = rest.rpartition("@")
     place, question, query = shown.partition("?")
     if "?" in login or (scheme != "unix" and not _PLACE.fullmatch(place)):
-        return f"{scheme}://***"  # an @ in an option, or unquoted: what follows it may be a part of a password
+        return f"{scheme}://***"  # an @ in an option, or in an unquoted password: the rest may belong to the password
     options = [part for part in query.split("&") if part.partition("=")[0] in _QUERY_OPTIONS | _SENTINEL_OPTIONS]
     told = [part if "password" not in part else f"{part.partition('=')[0]}=***" for part in options]
     return f"{scheme}://{'***@' if at else ''}{place}{question}{'&'.join(told)}"
