@@ -1,4 +1,4 @@
-"""Streams of the rows that bronze and silver get in one epoch: they start the batches of silver and gold."""
+"""Reads the rows that are added to bronze and silver as Spark streams, which start the batches of silver and gold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def moments(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Data
 
 
 def forget_old(checkpoint: str) -> None:
-    """Remove a checkpoint so old that Delta's log may lack its next version; its query then reads the whole table."""
+    """Remove a checkpoint if Delta's log may lack the next version; its query then reads the whole table."""
     commits = Path(checkpoint, "commits").glob("[0-9]*")
     newest_s = max((commit.stat().st_mtime for commit in commits), default=None)
     if newest_s is not None and time.time() - newest_s > _CERTAIN_S:

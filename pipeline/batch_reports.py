@@ -1,4 +1,4 @@
-"""Passes Spark's reports on the batches of a namespace's streams on to the terminal and the metrics."""
+"""Reports Spark's batches of a namespace's streams to the terminal and the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqregistry.events.journal import STREAMS
 from .bronze import query
 from .progress import RunReport
 
-_READ_S: Final = 2.0  # reading is not free: each time Spark makes JSON of all reports that it keeps
+_READ_S: Final = 2.0  # because Spark makes JSON of all its reports each time
 
 
 class BatchReports:
@@ -35,7 +35,7 @@ class BatchReports:
         self._next_s: dict[str, float] = {}  # query -> when its reports are read again
 
     def begin(self, name: str) -> None:
-        """Note that a query was started, whose numbers of batches begin anew."""
+        """Note that a query was started: the numbers of its batches begin again."""
         self._seen[name], self._next_s[name] = -1, 0.0
 
     def read(self, name: str, started: StreamingQuery, *, has_ended: bool) -> None:

@@ -45,7 +45,7 @@ def maintain(spark: SparkSession, lake: Lake) -> dict[str, int]:
 
 
 def optimize(spark: SparkSession, lake: Lake, *, files: int = 2) -> None:
-    """Merge small files into large ones, in tables of which a partition has at least ``files`` files."""
+    """Merge small files into large ones, in each table with a partition of at least ``files`` files."""
     for table in TABLES:
         delta = lake.delta(table)
         if delta is None:

@@ -1,4 +1,4 @@
-"""Runs the queries of one namespace: three write its streams to bronze, ``silver`` and ``gold`` follow bronze."""
+"""Runs Spark's queries of one namespace: three write its streams to bronze; ``silver`` and ``gold`` follow bronze."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _SNAPSHOT_TRIES: Final = 3
 _AGAIN_S: Final = 5.0
 _MOST_S: Final = 60.0
 _FOLLOW_S: Final = 10.0  # how often silver looks for new changes in bronze
-_FIGURES: Final = 5  # gold follows at every fifth interval: a refresh costs the same, however little came
+_FIGURES: Final = 5  # gold is refreshed at every fifth interval: a refresh of few rows costs as much as one of many
 
 
 class RunSettings(NamedTuple):
     """What a pipeline reads, and how.
 
-    namespaces: of one Redis. reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a
-    new snapshot where entries are lost. limit: entries of a batch.
+    namespaces: of one Redis. reader: under this name Redis keeps the entries that this lake lacks. accept_gap: go on
+    from a new snapshot where entries are lost. limit: most entries of a batch.
     """
 
     redis_url: str
@@ -69,7 +69,7 @@ class NamespaceRun:
     Args:
         interval_s: between two batches of a stream; None: each query ends when it has all that is there now.
         tell: called with a sentence about every step that is done.
-        writing: held while silver or gold is written, so that tables are not maintained at the same time.
+        writing: a lock, held while silver or gold is written, so that tables are not maintained at the same time.
 
     Attributes:
         batches: how many entries the queries brought.
@@ -127,7 +127,7 @@ class NamespaceRun:
                 raise Stopped("stopped; the next run goes on from here")
 
     def go_on(self) -> None:
-        """Start each query that does not run, and handle those that ended; called again and again.
+        """Start each query that does not run, and handle the queries that ended; the run calls this in a loop.
 
         Raises:
             As :meth:`once`, except StoreUnavailable.
@@ -152,7 +152,7 @@ class NamespaceRun:
             self._again_s = time.monotonic() + _AGAIN_S
 
     def close(self) -> None:
-        """End the queries; the next run reads a batch again that was not written."""
+        """End the queries; the next run reads the unfinished batches again."""
         jobs: Any = self._spark.sparkContext._jsc.sc()
         for started in self._queries.values():
             jobs.cancelJobGroupAndFutureJobs(str(started.runId))  # a batch of gold has many jobs
@@ -160,7 +160,7 @@ class NamespaceRun:
         self._queries.clear()
 
     def _patiently(self, work: Callable[[], None]) -> None:
-        """Call ``work`` again and again, until it raises no :class:`Passing`."""
+        """Repeat ``work`` while it fails with :class:`Passing`, a temporary failure."""
         while True:
             try:
                 with plain_errors():
@@ -187,7 +187,7 @@ class NamespaceRun:
         if not taken:
             self._take_snapshot()
         reached = last(self._lake, *self._place)
-        # the query of silver starts at new changes: it does not notice a snapshot, or entries of requarantine
+        # a new change starts the query of silver; a snapshot or a requarantine does not
         if reached is None or reached.seq < max(each.seq for each in taken) or reached.kind == "requarantine":
             self._catch_up()
         self._begun_seq = self._head().seq
@@ -226,7 +226,7 @@ class NamespaceRun:
             except MissingRight as error:
                 if self._reader is not None:
                     self._tell(
-                        f"{error}; so Redis keeps no entries for this pipeline longer than for nobody: run it more "
+                        f"{error}; so Redis keeps no entries for this pipeline beyond their usual age: run it more "
                         "often than changesMaxAgeHours, or give its login the right (deploy/README.md, Redis users)"
                     )
                 self._reader = None
@@ -273,7 +273,7 @@ class NamespaceRun:
         )  # fmt: skip
 
     def _silver_batch(self, changed: DataFrame, lake: Lake) -> None:
-        # all of bronze's new changes, not this batch: a set of parts, or a hole, may begin in an earlier batch
+        # takes all new changes of bronze: a change of which this batch has the last part may begin in an earlier batch
         self._advance(changed.sparkSession, lake)
 
     def _gold_batch(self, touched: DataFrame, lake: Lake) -> None:
@@ -306,7 +306,7 @@ class NamespaceRun:
                 if not self._accept_gap:
                     raise
                 self._tell(f"accepted: {hole}")
-                # else bronze would have changes after the snapshot twice: the next query begins behind the snapshot
+                # the next query begins after the snapshot: this one must not write the same changes, too
                 if CHANGES in self._queries:
                     self._queries.pop(CHANGES).stop()
                 self._take_snapshot(behind_gap=True)
@@ -320,9 +320,9 @@ class NamespaceRun:
     # reports
 
     def _look(self) -> None:
-        """Tell of new batches, and handle queries that ended."""
+        """Report new batches, and handle the queries that ended."""
         for name, started in list(self._queries.items()):
-            is_active = started.isActive  # before the reports are read: then those of a query that ended are complete
+            is_active = started.isActive  # asked first: then all reports of an ended query are read
             if name in STREAMS:
                 self.batches.read(name, started, has_ended=not is_active)
             if is_active or self._queries.get(name) is not started:
@@ -341,11 +341,11 @@ class NamespaceRun:
         self._progress.round_done(took_ms / 1000, reached.seq if reached else 0, self._namespace)
         read = all(name in self._queries and self._queries[name].lastProgress for name in STREAMS)
         if read and reached and self._begun_seq is not None and reached.seq >= self._begun_seq:
-            self._accept_gap = False  # gaps from before this run's start are accepted, later ones are errors
+            self._accept_gap = False  # later gaps are errors
         self._pause_s = _AGAIN_S / 2
 
     def _go_on_after(self, name: str, error: Exception) -> None:
-        """Start a query again that failed, if it may succeed now; else raise its error."""
+        """Restart a failed query if it may succeed now; else raise its error."""
         if isinstance(error, Passing):
             self._pause(error)
         elif isinstance(error, GapError) and name in STREAMS:
@@ -374,7 +374,7 @@ class NamespaceRun:
         before = query.last_entry(self._lake, *self._place, stream)
         rewound = head.exists and head.last_generated < before
         first_ms = entry_id(head.first).ms if head.first is not None and not rewound else before.ms
-        if rewound:  # comes before the row of silver/gap, which makes the new checkpoint count: a killed run repeats it
+        if rewound:  # before the row of silver/gap, which makes the new checkpoint count: a killed run repeats this
             trigger: dict[str, Any] = {"availableNow": True}
             self._query_of(stream, trigger, head.last_generated).awaitTermination()
         add_new(self._spark, self._lake, "silver/gap", self._place, [(stream, before.ms, max(before.ms, first_ms))])

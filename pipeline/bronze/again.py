@@ -1,4 +1,4 @@
-"""Reads the entries in quarantine again: those that this release can read become rows of bronze like others."""
+"""Reads the entries again that an earlier release could not read (quarantine), and makes them usual rows of bronze."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Again(NamedTuple):
 
 
 def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Again:
-    """Read the entries of all streams in quarantine again. If it is killed and repeated, the result is the same."""
+    """Read the entries in quarantine again, of all streams. It may be killed and repeated."""
     read = left = 0
     silver = Silver(spark, lake, namespace, epoch)
     for stream in STREAMS:
@@ -44,7 +44,7 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
         [[count, first_ms]] = good.agg(F.count(F.lit(1)), F.min("ms")).collect()
         read, left = read + count, left + rows.count() - count
         if count:
-            if silver.now is not None:  # before the MERGE: if this is killed in between, gold refreshes for nothing
+            if silver.now is not None:  # before the MERGE: a kill in between only costs a refresh
                 silver.tell("requarantine", touched_ms=first_ms)
             sets = ", ".join(f"{column} = s.{column}" for column in columns.names if column not in ("id_ms", "id_n"))
             spark.sql(
@@ -60,7 +60,7 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
 def _read(stream: Stream, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = batch.to_pylist()
-        # the raw of an entry without exactly the field e is a JSON array, which is no event: it stays unreadable
+        # if an entry did not have e as its one field, its raw is a JSON array: it still cannot be read
         entries = [(f"{row['id_ms']}-{row['id_n']}".encode(), [b"e", row["raw"]]) for row in rows]
         if entries:
             yield page(stream, entries).batch

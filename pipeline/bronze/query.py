@@ -28,12 +28,12 @@ def start(
     spark: SparkSession, lake: Lake, place: tuple[str, str], stream: Stream, trigger: dict[str, Any], *, url: str,
     reader: str | None, limit: int, starting_id: EntryId | None = None,
 ) -> StreamingQuery:  # fmt: skip
-    """Start the query; it goes on from its checkpoint, or begins behind the last gap that was accepted.
+    """Start the query; it goes on from its checkpoint, or begins after the last accepted gap.
 
     Args:
-        reader: the name under which Redis keeps entries that were not read; None: it keeps none.
+        reader: under this name Redis keeps the entries that were not read; None: it keeps none.
         limit: entries of a batch.
-        starting_id: begin behind this entry; the caller then writes the row of the gap that ends here.
+        starting_id: begin after this entry; the caller then writes the row of the gap that ends there.
     """
     namespace, epoch = place
     options = {

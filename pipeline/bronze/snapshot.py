@@ -1,4 +1,4 @@
-"""Takes snapshots: reads the tables from Redis exactly as of one change, as the beginning of the lake's history."""
+"""Takes snapshots: reads the tables from Redis as of one change, with which the lake's history begins or goes on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Exact(NamedTuple):
 def take(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, behind_gap: bool = False) -> Snapshot:
     """Read the tables and write them into the lake.
 
-    A stream that still has its first entry has the whole history: the snapshot is then the empty one before that entry.
+    If the stream still has its first entry, it has the whole history: the snapshot is empty, and before that entry.
 
     Args:
         behind_gap: entries of the stream are missing, so that the snapshot must have the tables.
@@ -108,7 +108,7 @@ async def _from_first_entry(store: Store) -> Snapshot | None:
 
 
 async def read_exact(store: Store) -> Exact:
-    """All tables as of one change: read in pages, then brought by events to a change that is later than every page.
+    """All tables as of one change: they are read in pages; then events bring all of them to the same, later change.
 
     Raises:
         StoreError: the stream was trimmed, or the namespace was made again, meanwhile: repeat the call.
@@ -150,13 +150,13 @@ async def read_events(store: Store, last_id: str, seq: int, upto_seq: int) -> As
             if changes:
                 continue
         raise StoreError(
-            f"the change stream of namespace {store.namespace!r} lacks change {seq + 1}: it was trimmed before this "
-            "could be read; try again, and see that more of it is kept"
+            f"the change stream of namespace {store.namespace!r} lacks change {seq + 1}: the stream was trimmed "
+            "before it was read; try again, and let Redis keep more of it"
         )
 
 
 def events_of(exact: Exact) -> Iterator[Change]:
-    """Events that make these tables of empty ones: the parts of one change."""
+    """Events that fill empty tables with the snapshot; they are the parts of one change."""
     events = list(_events_of(exact))
     for part, change in enumerate(events, 1):
         yield msgspec.structs.replace(change, part=part, parts=len(events))

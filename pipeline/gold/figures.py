@@ -79,7 +79,7 @@ def read(
 
 
 def sums(rows: pa.Table, key: str, columns: Sequence[str]) -> pa.Table:
-    """The sums of columns for each value of another one, under their own names."""
+    """The sums of columns for each value of ``key``; the columns keep their names."""
     found = rows.group_by(key).aggregate([(name, "sum") for name in columns])
     return found.rename_columns({f"{name}_sum": name for name in columns})
 

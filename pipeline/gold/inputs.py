@@ -77,7 +77,7 @@ class Inputs:
         rows.createOrReplaceTempView(name)
 
     def small_view(self, name: str, rows: DataFrame) -> None:
-        """Make a view of a few rows, which each query plan then contains; a plan is simpler if there are none."""
+        """Make a view of a few rows, which each query plan then contains; an empty view makes plans simpler."""
         self.view(name, self.spark.createDataFrame(rows.toArrow()))
 
     def views(self, since_ms: int, hour_ms: int, now_ms: int) -> None:
@@ -103,7 +103,7 @@ class Inputs:
         self.changes_since(since_ms)
 
     def changes_since(self, since_ms: int) -> None:
-        """Make the view of changes, without an end: a clock that was ahead wrote later times than those that count."""
+        """Make the view of changes. It has no end: a clock that was ahead wrote times that are too late."""
         self.view("changes", self.entries("changes", since_ms))
 
     def entries(self, stream: str, since_ms: int, now_ms: int | None = None) -> DataFrame:

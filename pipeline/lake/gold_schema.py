@@ -18,7 +18,7 @@ def columns(*named: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> 
 
 
 def _gold(*named: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
-    """grain: ``hour`` or ``day``; period_start: UTC."""
+    """The schema of a table with figures per hour (grain ``hour``) and per day (``day``)."""
     return pa.schema(columns(("grain", _S), ("period_start", MOMENT), *named))
 
 
@@ -63,9 +63,9 @@ GOLD: Final = {
         ("intervals", pa.list_(pa.struct([("interval_ms", _I), ("beats", _I)])), True),
         ("periods", pa.list_(pa.struct([("request", _S), ("interval_ms", _I), ("beats", _I)])), True),
     )),
-    # How far the last audit was that found no difference.
+    # What the last audit without differences had compared.
     "audited": pa.schema(columns(("seq", _I), ("now_ms", _I), ("ids", _S))),
-    # How far the last refresh was.
+    # What the last refresh had read.
     "refresh": pa.schema(columns(("begin_ms", _I), ("now_ms", _I), ("flap_ms", _I), ("seq", _I), ("versions", _S))),
     # Events of the type stream_alarm.
     "alarm": pa.schema(columns(
@@ -74,7 +74,7 @@ GOLD: Final = {
 }  # fmt: skip
 
 FIGURES: Final = tuple(table for table in GOLD if table not in ("audited", "refresh"))
-"""The tables with figures; the other two say how far an audit and a refresh were."""
+"""The tables with figures; the other two record the last audit and the last refresh."""
 
 _DAY: Final = pa.field("day", _S, nullable=False)  # a refresh replaces whole days
 GOLD_PARTITIONS: Final = {table: () if table in ("audited", "broker_state", "refresh") else (_DAY,) for table in GOLD}
@@ -86,13 +86,15 @@ GOLD_COMMENTS: Final = {
     "recoveries": "absences that ended", "recovery_ms_mean": "mean length of the absences that ended",
     "recovery_ms_max": "length of the longest absence that ended", "flaps": "absences that ended before flap_ms",
     "unwritable_spells": "stretches without a master or a writable queue that began",
-    "write_recoveries": "such stretches that ended", "write_recovery_ms_mean": "their mean length",
-    "write_recovery_ms_max": "length of the longest such stretch that ended",
-    "write_flaps": "such stretches that ended before flap_ms", "registrations": "events broker_registered",
-    "expiries": "events broker_expired", "closes": "events broker_closed",
-    "unregistrations": "events broker_unregistered", "reaps": "events broker_reaped",
-    "beats": "signs of life", "refused": "registrations that were refused",
-    "front_ends": "how many front ends heard it", "interval_ms_p50": "from beat to beat at one front end, median",
+    "write_recoveries": "stretches without a master or a writable queue that ended",
+    "write_recovery_ms_mean": "mean length of the stretches in write_recoveries",
+    "write_recovery_ms_max": "length of the longest stretch in write_recoveries",
+    "write_flaps": "stretches in write_recoveries that ended before flap_ms",
+    "registrations": "events broker_registered", "expiries": "events broker_expired",
+    "closes": "events broker_closed", "unregistrations": "events broker_unregistered",
+    "reaps": "events broker_reaped", "beats": "signs of life", "refused": "registrations that were refused",
+    "front_ends": "how many front ends heard the process",
+    "interval_ms_p50": "from beat to beat at one front end, median",
     "interval_ms_p99": "from beat to beat at one front end, 99th percentile",
     "interval_ms_max": "from beat to beat at one front end, longest",
     "expected_ms": "the day's median interval between two beats by the request that the process sends most often",
@@ -104,10 +106,10 @@ GOLD_COMMENTS: Final = {
     "queue_cv": "standard deviation of write queues over brokers / mean",
     "queue_max_mean": "greatest number of write queues of a broker / mean",
     "broker_loss_ms": "time in which the loss of any one broker would have left the topic writable",
-    "host_loss_ms": "the same for any one host", "zone_loss_ms": "the same for any one zone",
-    "any_loss_ms": "the same for any one broker, host or zone", "score": "any_loss_ms / routable_ms",
+    "host_loss_ms": "like broker_loss_ms, for any one host", "zone_loss_ms": "like broker_loss_ms, for any one zone",
+    "any_loss_ms": "like broker_loss_ms, for any one broker, host or zone", "score": "any_loss_ms / routable_ms",
     "found": "lookups that were answered with a route", "missing": "lookups of a name that was no topic",
-    "front_end": "the front end that heard it", "named_id_ms": "id of the last entry with a brokerName",
+    "front_end": "the front end that heard the process", "named_id_ms": "id of the last entry with a brokerName",
     "named_id_n": "id of the last entry with a brokerName",
     "intervals": "how often each interval from beat to beat", "now_ms": "end of observation",
     "flap_ms": "an absence shorter than this is a flap", "ids": "stream -> the last entry that was compared, as JSON",

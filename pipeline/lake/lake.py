@@ -36,7 +36,7 @@ class OtherWriter(RegistryError):
 
 
 class Lake:
-    """One lake.
+    """The folder of one lake, and the tables in it that were opened.
 
     Args:
         root: a local path, or a URI.
@@ -55,11 +55,11 @@ class Lake:
         if self.is_local and any(Path(self.root, name).is_dir() for name in _OLD):
             raise LakeError(
                 f"the lake at {self.root} was written by an earlier release, whose tables this one cannot continue: "
-                "begin another one (--lake DIR); the release that wrote it reads it"
+                "begin another lake (--lake DIR); the earlier release still reads this one"
             )
 
     def path(self, name: str, area: str | None = None) -> str:
-        """The path of a table, or of another part of the lake; area: a folder that replaces the table's layer."""
+        """The path of a table or file; area: a folder that replaces the table's layer (bronze, silver or gold)."""
         return f"{self.root}/{in_area(name, area)}"
 
     def remove(self, area: str) -> None:
@@ -115,12 +115,12 @@ class Lake:
         return rows.replace_schema(pa.schema([*rows.schema, *lacking]))
 
     def owners(self) -> list[tuple[str, str]]:
-        """The namespaces and epochs with a past in the lake."""
+        """The namespaces and epochs that have a snapshot in the lake."""
         delta = self.delta("bronze/snapshot")
         return sorted((place["namespace"], place["epoch"]) for place in delta.partitions()) if delta else []
 
     def epochs(self, namespace: str) -> list[str]:
-        """The epochs of a namespace with a past in the lake."""
+        """The epochs of a namespace that have a snapshot in the lake."""
         return [epoch for owner, epoch in self.owners() if owner == namespace]
 
     def try_to_write(self) -> None:
@@ -131,8 +131,8 @@ class Lake:
         """
         if not self.is_local:
             raise StartError(
-                f"--lake {self.root}: a run writes to a folder that this machine and all of Spark's have at the same "
-                "path, and to nothing else"
+                f"--lake {self.root}: a run writes only to a folder, which this machine and every machine of Spark "
+                "must have at the same path"
             )
         try:
             folder = Path(self.root, CHECKPOINTS)
@@ -156,10 +156,10 @@ def in_area(name: str, area: str | None) -> str:
 
 @contextlib.contextmanager
 def whole_files(lake: Lake) -> Iterator[None]:
-    """For reads of a lake's tables in the block.
+    """Check that the reads of a lake's tables in the block find whole files.
 
     Raises:
-        LakeError: a file is broken or gone; the message has its path if the reader's error has it.
+        LakeError: a file is broken or gone.
     """
     try:
         yield

@@ -1,13 +1,14 @@
 """The schema of every table of the lake, for writers and readers: its columns, their units, and what a row is.
 
 - *bronze*: the streams' entries as they are, and the snapshots with which a past begins, or goes on after a gap.
-- *silver*: the registry's tables with their validity, and how far they are. A row is one value of one cell, from the
-  change that set it to the change that ended it; ``valid_to`` is null while it holds.
+- *silver*: the registry's tables with their validity, and the change up to which silver has them. A cell is one entry
+  of a table, for example the queue data of a topic at a broker. A row is one value of a cell, from the change that set
+  it to the change that ended it; ``valid_to`` is null while the value holds.
 - *gold*: figures per hour and per day (``gold_schema.py``).
 
-Moments are Redis time (an event's ``ms``), as timestamps in UTC. They never run backwards within an epoch
-(``silver/next_changes.py`` says how). A row holds at an instant T if ``valid_from <= T < valid_to``: rows of no length
-(several changes in one millisecond) are kept, but hold at no instant.
+Moments are Redis time (an event's ``ms``), as timestamps in UTC. Within an epoch they never run backwards:
+``silver/next_changes.py`` corrects them. A row holds at an instant T if ``valid_from <= T < valid_to``: rows of no
+length (several changes in one millisecond) are kept, but hold at no instant.
 """
 
 from __future__ import annotations

@@ -38,10 +38,8 @@ def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) 
     delta = lake.delta(name)
     if delta is None:
         columns = ", ".join(_column(field) for field in schema)
-        properties = dict(_PROPERTIES)
-        if area is None and name.startswith("silver/"):
-            properties["delta.enableChangeDataFeed"] = "true"
-        given = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+        feed = {"delta.enableChangeDataFeed": "true"} if area is None and name.startswith("silver/") else {}
+        given = ", ".join(f"'{key}' = '{value}'" for key, value in (_PROPERTIES | feed).items())
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {sql_name(lake, name)} ({columns}) USING delta "
             f"PARTITIONED BY ({', '.join(partitions)}) COMMENT 'mqregistry, {name}' TBLPROPERTIES ({given})"
@@ -81,7 +79,7 @@ def frame(
 def add(
     spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]], *, number: int
 ) -> None:
-    """Add rows (without namespace and epoch); Delta ignores a commit whose ``number`` this owner used before."""
+    """Add rows (without namespace and epoch); Delta ignores the commit if this owner has used ``number`` before."""
     ensure(spark, lake, name)
     (
         make_rows(spark, name, owner, rows).write.format("delta").mode("append")
@@ -90,7 +88,7 @@ def add(
 
 
 def add_new(spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Add those rows (without namespace and epoch) that the table lacks."""
+    """Add the rows (without namespace and epoch) that the table lacks."""
     same = " AND ".join(f"t.{column} = s.{column}" for column in TABLES[name].columns.names)
     spark.sql(
         f"MERGE INTO {ensure(spark, lake, name)} t USING {{rows}} s ON {same} WHEN NOT MATCHED THEN INSERT *",
@@ -117,7 +115,7 @@ def replace(
 
 
 def owned(owner: Sequence[str], of: str = "") -> str:
-    """The SQL condition that a row is of a namespace and epoch. of: the name of its table, with a dot."""
+    """SQL that selects the rows of a namespace and epoch. of: the alias of their table, with a dot."""
     return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in zip(OWNER, owner, strict=True))
 
 

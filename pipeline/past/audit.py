@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -32,16 +32,14 @@ from ..silver.next_changes import MissingChanges
 from .layers import CellDifference, compare_gold, compare_silver, compare_stream
 from .travel import EpochPast
 
-_FROM_THE_FIRST: Final = -1
-
 
 class Audit(NamedTuple):
     """The result of an audit.
 
     seq: the change as of which the replay and Redis were compared. replayed: the last change that came from the lake;
     later ones came from the stream. holes: accepted gaps, from when to when (ms) the lake has no changes. entries:
-    stream -> how many of its entries were compared with bronze. figures: rows of gold that were compared. missing: says
-    which changes the lake lacks, so that nothing could be compared.
+    stream -> how many of its entries were compared with bronze. figures: how many rows of gold were compared. missing:
+    the changes that the lake lacks, as a sentence; nothing was compared then.
     """
 
     epoch: str
@@ -120,24 +118,23 @@ def audit(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, si
         lives.by_who = replayed.lives(again.now.ms)
         asyncio.run(_go_on(redis_url, namespace, lake, again.now.seq, exact, tables, lives))
         found = list(compare(tables, lives, exact))
-        found += compare_silver(spark, lake, place, area, again.now.seq, clean.seq if clean else _FROM_THE_FIRST)
+        found += compare_silver(spark, lake, place, area, again.now.seq, clean.seq if clean else -1)
         entries: dict[str, int] = {}
         for name in STREAMS:
             after = clean.ids.get(name) if clean else None
             entries[name], differences = compare_stream(spark, redis_url, lake, name, place, after)
             found += differences
-        figures = compare_gold(spark, lake, place, f"{area}_gold", clean.now_ms if clean else None)
-        found += figures.differences
+        since_ms = clean.now_ms if clean else None
+        figures, now_ms, differences = compare_gold(spark, lake, place, f"{area}_gold", since_ms)
+        found += differences
         if not found:
             ids = {name: str(last_entry(lake, *place, name)) for name in STREAMS}
             silver = progress.last(lake, *place)
             seq = min(again.now.seq, silver.seq if silver else again.now.seq)
-            seen = make_rows(spark, "gold/audited", place, [(seq, figures.now_ms, json.dumps(ids))])
+            seen = make_rows(spark, "gold/audited", place, [(seq, now_ms, json.dumps(ids))])
             replace(spark, lake, "gold/audited", place, seen)
         cells = sum(map(len, _cells(tables, lives).values()))
-        return Audit(
-            exact.epoch, exact.seq, again.now.seq, cells, tuple(again.gaps), found, entries, figures.compared
-        )  # fmt: skip
+        return Audit(exact.epoch, exact.seq, again.now.seq, cells, tuple(again.gaps), found, entries, figures)
     finally:
         lake.remove(area)
 
@@ -146,7 +143,7 @@ def _last_clean(lake: Lake, place: tuple[str, str]) -> _Clean | None:
     rows = lake.read("gold/audited", namespace=place[0], epoch=place[1], columns=_Clean._fields).to_pylist()
     if not rows:
         return None
-    # since a backfill all rows are new
+    # a backfill has written all rows again
     steps = lake.read("silver/progress", namespace=place[0], epoch=place[1], columns=["kind", "seq"])
     written_again = any(row["kind"] == "backfill" and row["seq"] >= rows[0]["seq"] for row in steps.to_pylist())
     return None if written_again else _Clean(**{**rows[0], "ids": json.loads(rows[0]["ids"])})
@@ -188,7 +185,7 @@ def compare(tables: Tables, lives: LiveTable, exact: Exact) -> Iterator[CellDiff
 
 def _same(mine: Any, theirs: Any) -> bool:
     if isinstance(theirs, LiveInfo) and isinstance(mine, LiveInfo) and theirs.counter is None:
-        # Redis has no DataVersion of a process that does not count as alive; a replay keeps its last one (LiveInfo)
+        # Redis has no DataVersion of a process that does not count as alive; a replay keeps the last DataVersion
         theirs = theirs._replace(counter=mine.counter, timestamp=mine.timestamp, state_version=mine.state_version)
     return bool(mine == theirs)
 

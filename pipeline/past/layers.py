@@ -106,7 +106,7 @@ def compare_silver(
 ) -> Iterator[CellDifference]:  # fmt: skip
     """Compare silver with the replay, whose tables are in ``area``, as of the last change that both have.
 
-    Only rows count that changes after ``after`` began or ended.
+    It compares only rows that began or ended with a change after ``after``.
     """
     silver = progress.last(lake, *place)
     if silver is None:
@@ -157,22 +157,17 @@ def _differ(
     return count or 0, differences
 
 
-class GoldChecked(NamedTuple):
-    """How many rows of gold were compared, the end of their observation (-1: gold is empty), and what differs."""
-
-    compared: int
-    now_ms: int
-    differences: list[CellDifference]
-
-
 def compare_gold(
     spark: SparkSession, lake: Lake, place: tuple[str, str], area: str, since_ms: int | None
-) -> GoldChecked:  # fmt: skip
+) -> tuple[int, int, list[CellDifference]]:
     """Compute gold's figures again from silver and bronze as its last refresh saw them, and compare.
 
     Args:
         area: a folder for the new figures.
         since_ms: compare only what a refresh computes for input of this moment or later; None: all.
+
+    Returns:
+        How many rows were compared, the end of their observation (ms; -1: gold is empty), and what differs.
     """
     for _ in range(_TRIES):
         seen = last(lake, *place)
@@ -194,6 +189,6 @@ def compare_gold(
             for row, difference in found
         ]
         if last(lake, *place) == seen:
-            return GoldChecked(count, seen.now_ms, differences)
+            return count, seen.now_ms, differences
         # a refresh came in between
-    return GoldChecked(0, -1, [])
+    return 0, -1, []

@@ -1,6 +1,6 @@
 """Reads from silver, without Spark, what the registry's tables held at an instant.
 
-By the statistics in Delta's log it reads only a few files, and only a few row groups of these.
+With the statistics in Delta's log it skips most files, and most row groups of the other files.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class EpochPast:
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
     def _cells(self, table: str, at_ms: int, *, wanted: Any = None) -> list[tuple[Any, ...]]:
-        """The same without the author and time of each row: to read these takes longest."""
+        """What :meth:`rows` returns, without each row's author and time: to read those two takes longest."""
         return self.rows(table, at_ms, wanted=wanted, columns=SILVER_VALUES[table])
 
     def route(self, topic: str, at_ms: int) -> TopicRoute | None:
@@ -153,13 +153,13 @@ class EpochPast:
         )  # fmt: skip
 
     def origins(self, topic: str, at_ms: int) -> dict[str, ValueOrigin]:
-        """Who set a topic's queue data of an instant, and when, by brokerName."""
+        """For each brokerName, who set the topic's queue data that held at an instant, and when."""
         columns = ["broker_name", "valid_from", "from_by"]
         rows = self.rows("queue_data", at_ms, wanted=pc.field("topic") == topic, columns=columns)
         return {name: ValueOrigin(_ms(since), _by(by)) for name, since, by in rows}
 
     def row_origins(self, at_ms: int) -> list[tuple[str, ValueOrigin]]:
-        """For each value of the broker rows at an instant its brokerName, and who set the value, and when."""
+        """Who set each value of the broker rows that held at an instant, and when, with its brokerName."""
         columns = ["broker_name", "valid_from", "from_by"]
         rows = [row for table in ("broker_row", "broker_addr") for row in self.rows(table, at_ms, columns=columns)]
         return [(name, ValueOrigin(_ms(since), _by(by))) for name, since, by in rows]

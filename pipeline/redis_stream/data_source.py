@@ -16,9 +16,9 @@ Where this package is installed, Spark finds the source by itself (``pyspark_red
 | startingTime | instead of startingId: read from this moment on (ISO 8601, UTC if it names no zone) | |
 | endingTime | read up to this moment, which is not included | |
 | epoch | the epoch that the registry must have; a different one is an error | any |
-| maxEntriesPerTrigger | entries of a batch of the stream: at most for changes, about for the others | 250000 |
+| maxEntriesPerTrigger | entries of a batch: for changes at most, for other streams about this many | 250000 |
 | partitions | tasks of a batch, at most | 4 |
-| reader | streaming only: the name under which Redis notes what was read, and keeps what was not | none |
+| reader | streaming only: under this name Redis notes what was read, and keeps the other entries | none |
 
 ``mqregistry.pipeline.lake.schema.BRONZE[stream]`` has the columns; ``reason`` and ``raw`` are null unless an entry
 cannot be read. An offset is the last entry read, with its number and the registry's epoch. If an entry was trimmed,
@@ -198,7 +198,7 @@ class _BatchReader(_Reader, DataSourceReader):
 
 
 class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads in a process of its own beside the driver, and keeps its connection to Redis."""
+    """Reads in a process that Spark starts beside the driver; there it keeps its connection to Redis."""
 
     def __init__(self, config: _Config) -> None:
         super().__init__(config)

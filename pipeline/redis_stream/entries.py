@@ -23,7 +23,7 @@ from .ranges import UNKNOWN, EntryId, parse_id
 
 
 class Page(NamedTuple):
-    """A batch, and the seq of each of its entries: UNKNOWN if it cannot be read, or its stream has no numbers."""
+    """A batch, and the seq of each entry: UNKNOWN if the entry cannot be read, or its stream has no numbers."""
 
     batch: pa.RecordBatch
     seqs: list[int]
@@ -69,7 +69,7 @@ def _build(stream: Stream, entries: Sequence[Entry]) -> Page:
 def _change_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
     changes = list(map(decode_change, values))
     if not all(map(may_pass_over, changes)):
-        raise ValueError("a type that may not be passed over")
+        raise ValueError("an unknown type that must not be ignored")
     seqs = [change.seq for change in changes]
     return [
         pa.array(seqs, pa.int64()),
@@ -108,7 +108,7 @@ def _fault(stream: Stream, fields: list[bytes]) -> str | None:
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, pa.ArrowInvalid) as error:
         return str(error)
     if not may_pass_over(change):
-        return f"this release neither knows changes of type {change.type!r} nor may it pass them over"
+        return f"this release does not know changes of type {change.type!r}, and must not ignore them"
     return None
 
 

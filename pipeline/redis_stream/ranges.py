@@ -2,7 +2,7 @@
 
 Redis cannot find the 500,000th entry after another one. But an id begins with the millisecond in which its entry was
 written, and it is cheap to ask for one entry near an id. In ``changes``, whose entries have numbers (``seq``), the
-search is exact; in other streams a few small samples estimate how many entries there are at which time.
+search is exact; in other streams a few small samples estimate how many entries there are at each time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def find_seq(
 
 
 class Density:
-    """Estimates how many entries there are up to each moment, from small samples, most where entries are dense.
+    """Estimates how many entries there are up to each moment, from small samples; dense times get more samples.
 
     Args:
         sample: (from_ms, to_ms) -> the milliseconds in the ids of the first entries in between, at most ``size``.

@@ -21,10 +21,10 @@ _FIRST_PAGE: Final = 200
 _SAMPLE: Final = 64
 _TIMEOUT_MS: Final = 10_000
 HOW_ON: Final = (
-    "What is in the lake stays right up to there. To go on from a new snapshot of the tables: "
+    "The lake stays right up to that entry. To go on from a new snapshot of the tables: "
     "'mqregistry pipeline run --accept-gap'"
 )
-OTHER_LAKE: Final = "What is in the lake stays; begin another one: --lake DIR"
+OTHER_LAKE: Final = "The lake stays as it is; begin another lake: --lake DIR"
 
 
 class GapError(RegistryError):
@@ -32,7 +32,7 @@ class GapError(RegistryError):
 
 
 class OtherPast(GapError):
-    """Redis has other changes under numbers that the pipeline has read: a snapshot cannot join the two histories."""
+    """Redis has other changes under numbers that the pipeline has read: no snapshot joins the two histories."""
 
 
 class Login:
@@ -192,7 +192,7 @@ class Stream:
             )
 
     def after(self, start: Position, count: int, end: Position) -> Position:
-        """An entry about ``count`` entries after ``start`` (in numbered streams at most that many), or ``end``."""
+        """An entry about ``count`` entries after ``start`` (in ``changes`` at most ``count``), or ``end``."""
         if start.id >= end.id:
             return end
         first = self._commands.range(f"({start.id}", str(end.id), 1)
@@ -265,7 +265,7 @@ class Stream:
             size = sum(len(entry[1][-1]) for entry in entries) / len(entries)
             count = max(1, min(PAGE_ENTRIES, int(_PAGE_BYTES / (size + 1))))
             yield found
-        self.check(Position(OLDEST), epoch, self.head())  # the epoch
+        self.check(Position(OLDEST), epoch, self.head())  # checks only the epoch
         if at != end.id:
             raise GapError(
                 f"{self.key} at {self._login} lost entries while it was read from {start.id} to {end.id}: after {at} "
@@ -273,7 +273,7 @@ class Stream:
             )
 
     def _follow(self, entries: list[Entry], seqs: list[int], seq: int, unread: int) -> tuple[int, int]:
-        """Check that the numbers of changes go on after ``seq`` and ``unread`` unreadable ones; returns both anew."""
+        """Check that the numbers of changes go on after ``seq`` and ``unread`` unreadable ones; returns both, new."""
         if seq != UNKNOWN and seqs == list(range(seq + 1, seq + 1 + len(seqs))):
             return seqs[-1], 0
         for entry, number in zip(entries, seqs, strict=True):

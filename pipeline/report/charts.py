@@ -23,7 +23,7 @@ _BEATS: Final = {
     "more missed": "#a3123b",
 }  # fmt: skip
 _LATE: Final = 1.2  # times the usual interval
-_LABEL_ROOM: Final = 1.2  # times the longest bar: room for its label
+_LABEL_ROOM: Final = 1.2  # the axis is longer than the longest bar by this factor: room for the label
 _SHORTEST_MS: Final = 60_000  # a time axis is at least this long
 
 Chart = dict[str, Any]
@@ -221,7 +221,7 @@ def _data(rows: list[Row]) -> Any:
 
 
 def _time(facts: ReportFacts, *, domain: bool = True) -> Any:
-    if not domain:  # one layer of a plot has it for all
+    if not domain:  # another layer of the plot sets it
         return alt.X("from:T", scale=alt.Scale(type="utc", nice=False))
     scale = alt.Scale(type="utc", domain=[facts.since_ms, _end(facts)], nice=False)
     form = "utcseconds(datum.value) ? '%H:%M:%S' : utchours(datum.value) || utcminutes(datum.value) ? '%H:%M' : '%b %d'"

@@ -27,7 +27,8 @@ def first_line(facts: ReportFacts) -> str:
     since = {spell.broker_name: spell for spell in facts.spells if spell.open and spell.broker_name in away}
     at = moment(facts.until_ms)
     if away and len(away) == len(facts.now):
-        return f"No broker was registered at {at}; the last one went at {moment(max(_went(since, facts)))}."
+        went_ms = max((spell.start_ms for spell in since.values()), default=facts.since_ms)
+        return f"No broker was registered at {at}; the last one went at {moment(went_ms)}."
     if since:
         spell = min(since.values(), key=lambda spell: spell.start_ms)
         others = f", and {count(len(away) - 1, 'other')} with it" if len(away) > 1 else ""
@@ -55,10 +56,6 @@ def first_line(facts: ReportFacts) -> str:
     if not facts.spells:
         return "No broker was seen for any time."
     return "Nothing was wrong: every broker took messages all the time, and beat when it was expected."
-
-
-def _went(since: dict[str, Spell], facts: ReportFacts) -> list[int]:
-    return [spell.start_ms for spell in since.values()] or [facts.since_ms]
 
 
 def headlines(facts: ReportFacts) -> list[Headline]:

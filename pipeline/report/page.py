@@ -96,7 +96,7 @@ def render(found: list[ReportFacts]) -> str:
         namespace=found[0].namespace,
         epochs=parts,
         charts=Markup(json.dumps(specs, separators=(",", ":")).replace("<", "\\u003C")) if specs else "",
-        library=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")) if specs else "",
+        library=_library() if specs else "",
     )
 
 
@@ -130,6 +130,7 @@ def _places(plot: Plot) -> Markup:
     return Markup("").join(Markup('<div class="chart" id="{}"></div>').format(name) for name in plot.specs)
 
 
-def _script(text: str) -> Markup:
-    """Escape a script so that nothing in it can end the script element."""
+def _library() -> Markup:
+    """The library that draws the plots, escaped so that nothing in it ends the script element."""
+    text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return Markup(re.sub(r"<(?=/script|!--)", r"\\x3C", text, flags=re.IGNORECASE))

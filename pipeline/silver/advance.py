@@ -26,7 +26,7 @@ from .progress import NONE, ClockStep, Progress, last
 
 
 class _WorkedOut(NamedTuple):
-    """Cells that events set or end; counts: table -> how many. few: the plan of each query contains them."""
+    """Cells that events set or end; counts: table -> how many. few: the plan of each query can contain all of them."""
 
     rows: DataFrame
     counts: dict[str, int]
@@ -58,7 +58,7 @@ class Silver:
         self._limit = limit
 
     def advance(self, *, upto_seq: int | None = None) -> Iterator[Progress]:
-        """Take in all changes, or those up to ``upto_seq``, the last part of a change; only whole sets of parts.
+        """Take in all changes up to ``upto_seq`` (None: all). A change of several entries (parts) is taken in at once.
 
         Raises:
             LakeError: there is no snapshot yet.
@@ -114,13 +114,15 @@ class Silver:
     def _take_changes(self, chunk: Chunk) -> Progress:
         rows = self._changes().where(f"seq > {chunk.after} AND seq <= {chunk.upto}")
         self._apply(rows, chunk.spans, None)
-        self._remember(steps=chunk.steps)
+        self.steps += chunk.steps
+        if self._counts and chunk.steps:
+            add_new(self._spark, self._lake, "silver/clock_step", self.owner[:2], chunk.steps)
         return self._record(
             self._now._replace(kind="changes", seq=chunk.upto, ms=chunk.ms, observed_ms=None, touched_ms=chunk.first_ms)
         )
 
     def _take_snapshot(self, snapshot: Snapshot) -> Progress:
-        """Make the tables equal to the snapshot; cells that it lacks end with it."""
+        """Make the tables equal to the snapshot; cells that the snapshot lacks end then."""
         earliest = self._changes().where(F.col("seq") > snapshot.seq).agg(F.min("ms")).collect()[0][0]
         # a snapshot from a clock that was ahead gets the time of the first change after it
         ms = snapshot.ms if earliest is None or snapshot.ms - earliest <= STEP_MS else earliest
@@ -135,7 +137,9 @@ class Silver:
         elif before is not None:
             raise LakeError(f"the snapshot at change {snapshot.seq} is empty, and cannot close a hole")
         if before is not None:
-            self._remember(gaps=[(before.ms, ms)])
+            self.gaps.append((before.ms, ms))
+            if self._counts:
+                add_new(self._spark, self._lake, "silver/gap", self.owner[:2], [("changes", before.ms, ms)])
         return self._record(
             self._now._replace(
                 kind="snapshot", seq=snapshot.seq, ms=ms, observed_ms=None, touched_ms=before.ms if before else ms
@@ -146,7 +150,7 @@ class Silver:
         self, rows: DataFrame, spans: list[tuple[int, int, int]], snapshot: tuple[int, int] | None, *,
         begins: bool = False,
     ) -> None:  # fmt: skip
-        """Apply events to the tables; ``begins``: these are empty, so that a snapshot cannot end any cell."""
+        """Apply events to the tables; ``begins``: the tables are empty, so that a snapshot cannot end any cell."""
         is_snapshot, after = snapshot is not None, self._now.seq
         with contextlib.ExitStack() as cached:
             cells = self._worked_out(cached, rows.select("seq", "ms", "part", "e").mapInArrow(
@@ -165,7 +169,7 @@ class Silver:
                     )  # fmt: skip
 
     def _worked_out(self, cached: contextlib.ExitStack, rows: DataFrame) -> _WorkedOut:
-        """Compute the cells once for the queries of all tables: a few come to the driver, many are cached by Spark."""
+        """Compute the cells once for all tables: the driver keeps them if they are few, else Spark caches them."""
         found = rows.limit(FEW_CELLS + 1).toArrow()
         if found.num_rows <= FEW_CELLS:
             counted = found["target"].value_counts().to_pylist()
@@ -177,7 +181,7 @@ class Silver:
         return _WorkedOut(rows, counts, few=False)
 
     def _replay_head(self, cells: DataFrame, *, nothing: bool) -> DataFrame:
-        """The cells that the operations of the head set or end; nothing: begin with empty tables, not with silver's."""
+        """The cells of the head (``head.py``) that operations set or end; nothing: begin with empty tables."""
         order = ["seq", "step", "ms", "kind", "by"]
         rows = cells.where(F.col("target") == HEAD).select(
             F.lit(len(KNOWN)).alias("turn"), F.lit(None).cast("string").alias("known"), "operations", *order
@@ -195,14 +199,6 @@ class Silver:
             rows.coalesce(1).sortWithinPartitions("turn", "seq", "step").select("known", "operations", *order)
             .mapInArrow(lambda batches: replay(batches, live_by_cluster=by_cluster), spark_schema(HEAD_CELLS))
         )  # fmt: skip
-
-    def _remember(self, *, gaps: list[tuple[int, int]] | None = None, steps: list[ClockStep] | None = None) -> None:
-        self.gaps += gaps or []
-        self.steps += steps or []
-        if self._counts and gaps:
-            add_new(self._spark, self._lake, "silver/gap", self.owner[:2], [("changes", *gap) for gap in gaps])
-        if self._counts and steps:
-            add_new(self._spark, self._lake, "silver/clock_step", self.owner[:2], steps)
 
     def _record(self, progress: Progress) -> Progress:
         progress = progress._replace(number=progress.number + 1)

@@ -1,7 +1,7 @@
 """Turns changes into rows for Spark: the cells that each change sets or ends, as ``registry/events/cells.py`` says.
 
-For topics the event says it all. What it does to the *head* (brokers, clusters, live info, KV, settings) depends on
-earlier changes: the rows of the head hold operations, which ``head.py`` applies.
+An event says all that it does to topics. What it does to the *head* (brokers, clusters, live info, KV, settings) also
+depends on earlier changes: so the rows of the head hold operations, which ``head.py`` applies.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..lake.lake import LakeError
 HEAD: Final = "head"
 SNAPSHOT: Final = "snapshot"
 _OPERATION_BITS: Final = 20  # of ``step``, for the operations of one event
+_NO_VALUE: Final = (None,) * 6
 
 _AT: Final = {
     "gone": pa.bool_(), "seq": pa.int64(),
@@ -31,7 +32,7 @@ _AT: Final = {
 }  # fmt: skip
 AT: Final = list(_AT)
 
-# A row is one cell that is set, or gone. topic null: the broker_name is gone from all its topics.
+# A row is one cell that is set, or is gone. topic null: the broker_name is gone from all its topics.
 CELLS: Final = pa.schema([
     ("target", pa.string()),  # a table, or HEAD
     ("topic", pa.string()), ("broker_name", pa.string()),
@@ -42,48 +43,38 @@ CELLS: Final = pa.schema([
 ])  # fmt: skip
 
 
-class Moments:
-    """The times that count for changes whose own times are wrong because the clock was set back.
-
-    Args:
-        spans: (first seq, last seq, ms), in rising order.
-    """
-
-    def __init__(self, spans: Sequence[tuple[int, int, int]]) -> None:
-        self._firsts = [span[0] for span in spans]
-        self._spans = spans
-
-    def of(self, seq: int, ms: int) -> int:
-        """The time that counts for a change whose event has ``ms``."""
-        at = bisect_right(self._firsts, seq) - 1
-        return self._spans[at][2] if at >= 0 and seq <= self._spans[at][1] else ms
+Spans = Sequence[tuple[int, int, int]]
+"""(first seq, last seq, ms), in rising order: the time ms counts for these changes, not the time in their events."""
 
 
-def to_cells(
-    batches: Iterator[pa.RecordBatch], spans: Sequence[tuple[int, int, int]], *, snapshot: bool
-) -> Iterator[pa.RecordBatch]:
+def _moment(spans: Spans, seq: int, ms: int) -> int:
+    """The time that counts for a change whose event has ``ms``."""
+    at = bisect_right(spans, seq, key=itemgetter(0)) - 1
+    return spans[at][2] if at >= 0 and seq <= spans[at][1] else ms
+
+
+def to_cells(batches: Iterator[pa.RecordBatch], spans: Spans, *, snapshot: bool) -> Iterator[pa.RecordBatch]:
     """Turn events (columns seq, ms, part, e) into rows of CELLS.
 
     Raises:
-        LakeError: a change has an unknown type, and may not be ignored.
+        LakeError: a change of an unknown type may not be ignored.
     """
-    moments = Moments(spans)
     for batch in batches:
         with collection_paused():
             *numbers, texts = batch.columns
             columns = [*(column.to_pylist() for column in numbers), texts.cast(pa.binary()).to_pylist()]
-            found = [row for event in zip(*columns, strict=True) for row in _of_event(moments, snapshot, *event)]
+            found = [row for event in zip(*columns, strict=True) for row in _of_event(spans, snapshot, *event)]
             yield to_batch(found, CELLS)
 
 
-def _of_event(moments: Moments, snapshot: bool, seq: int, ms: int, part: int, e: bytes) -> Iterator[tuple[Any, ...]]:
+def _of_event(spans: Spans, snapshot: bool, seq: int, ms: int, part: int, e: bytes) -> Iterator[tuple[Any, ...]]:
     change = decode_change(e)
     try:
         done = operations(change)
     except UnknownChange as error:
         raise LakeError(f"{error}; a newer release wrote it: use that one") from error
     by = None if change.by is None or snapshot else change.by.encoded().decode()
-    moment, kind = moments.of(seq, ms), SNAPSHOT if snapshot else change.type
+    moment, kind = _moment(spans, seq, ms), SNAPSHOT if snapshot else change.type
     head: list[Operation] = []
     for step, operation in enumerate(done, part << _OPERATION_BITS):
         at = (seq, step, moment, kind, by)
@@ -106,9 +97,6 @@ def _of_event(moments: Moments, snapshot: bool, seq: int, ms: int, part: int, e:
                     yield ("queue_data", None, operation.broker_name, *_NO_VALUE, True, *at)
     if head:
         yield (HEAD, *(None,) * 7, msgspec.msgpack.encode(head), None, *at)
-
-
-_NO_VALUE: Final = (None,) * 6
 
 
 def to_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

@@ -1,11 +1,11 @@
-"""Replays the head's tables (brokers, clusters, live info, filter servers, KV, settings) in the order of ``seq``.
+"""Replays operations on the head's tables (brokers, clusters, live info, filter servers, KV, settings) by ``seq``.
 
 One task of Spark replays all of them, because what an operation removes depends on the operations before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -74,7 +74,29 @@ class HeadReplay:
     def apply(self, operation: Operation, at: tuple[Any, ...]) -> None:
         """Apply one operation; ``at``: the columns seq, step, ms, kind and by of its cells."""
         self._at = at
-        _APPLY[type(operation)](self, operation)
+        match operation:
+            case SetLive() | EndLive():
+                for name, info in self.lives.apply_operation(operation):
+                    self._cell("live", operation.who, name, *(info or ()), gone=info is None)
+            case SetRow():
+                self._set_row(operation)
+            case DropBroker():
+                self._drop_broker(operation)
+            case JoinCluster():
+                self.tables.apply_operation(operation)
+                self._cell("cluster_member", operation.cluster, operation.broker_name)
+            case SetFilterServers():
+                self._cell("filter_server", operation.who, operation.addrs or None, gone=not operation.addrs)
+            case SetKv():
+                self._cell("kv_namespace", operation.kv_namespace)
+                if operation.key is not None:
+                    gone = operation.value is None
+                    self._cell("kv", operation.kv_namespace, operation.key, operation.value, gone=gone)
+            case SetConfig():
+                for key, value in operation.config.items():
+                    self._cell("config", key, value)
+            case _:
+                raise AssertionError(f"{operation} is not of the head")
 
     def _cell(self, table: str, *values: Any, gone: bool = False) -> None:
         row: list[Any] = [None] * len(HEAD_CELLS)
@@ -83,17 +105,6 @@ class HeadReplay:
             row[place] = value
         row[_FIRST_AT:] = (gone, *self._at)
         self.cells.append(tuple(row))
-
-    def _change_live(self, of: SetLive | EndLive) -> None:
-        for name, info in self.lives.apply_operation(of):
-            self._cell("live", of.who, name, *(info or ()), gone=info is None)
-
-    def _join_cluster(self, of: JoinCluster) -> None:
-        self.tables.apply_operation(of)
-        self._cell("cluster_member", of.cluster, of.broker_name)
-
-    def _set_filter_servers(self, of: SetFilterServers) -> None:
-        self._cell("filter_server", of.who, of.addrs or None, gone=not of.addrs)
 
     def _set_row(self, of: SetRow) -> None:
         row, name = of.row, of.broker_name
@@ -119,32 +130,11 @@ class HeadReplay:
             if broker_id not in stay:
                 self._cell("broker_addr", name, broker_id, gone=True)
 
-    def _set_kv(self, of: SetKv) -> None:
-        self._cell("kv_namespace", of.kv_namespace)
-        if of.key is not None:
-            self._cell("kv", of.kv_namespace, of.key, of.value, gone=of.value is None)
-
-    def _set_config(self, of: SetConfig) -> None:
-        for key, value in of.config.items():
-            self._cell("config", key, value)
-
-
-_APPLY: Final[dict[type, Callable[[HeadReplay, Any], None]]] = {
-    SetRow: HeadReplay._set_row,
-    DropBroker: HeadReplay._drop_broker,
-    JoinCluster: HeadReplay._join_cluster,
-    SetFilterServers: HeadReplay._set_filter_servers,
-    SetLive: HeadReplay._change_live,
-    EndLive: HeadReplay._change_live,
-    SetKv: HeadReplay._set_kv,
-    SetConfig: HeadReplay._set_config,
-}
-
 
 def replay(batches: Iterator[pa.RecordBatch], *, live_by_cluster: bool) -> Iterator[pa.RecordBatch]:
-    """Turn rows with operations (columns known, operations, seq, step, ms, kind, by) into rows of HEAD_CELLS.
+    """Turn rows (columns known, operations, seq, step, ms, kind, by) into rows of HEAD_CELLS.
 
-    The rows that hold come before the operations: ``known`` is such a row as JSON, and ``kind`` its table.
+    First come rows of tables that hold before the operations: ``known`` is the row as JSON, ``kind`` its table.
     """
     head = HeadReplay(live_by_cluster=live_by_cluster)
     decode = msgspec.msgpack.Decoder(list[Operation]).decode

@@ -13,7 +13,7 @@ from ..lake.lake import Lake
 from ..lake.schema import SILVER_KEYS, SILVER_VALUES
 from ..lake.tables import ensure, frame, literal, owned
 
-# Orders the cells and the rows that held before by change, for each key; each new value becomes a row.
+# For each key, orders its cells and the row that held before by change; each new value becomes a row.
 _ROWS: Final = """
 WITH every AS (
     SELECT {keys}, {value} AS v, from_seq AS seq, -1L AS step, unix_millis(valid_from) AS ms,
@@ -52,7 +52,7 @@ _KEPT: Final = "spark.databricks.delta.merge.materializeSource"
 
 
 class Owner(NamedTuple):
-    """The namespace and epoch of rows; area: another folder for silver's tables."""
+    """The namespace and epoch of rows; area: a folder for silver's tables, other than ``silver``."""
 
     namespace: str
     epoch: str
@@ -76,7 +76,7 @@ def merge(
             gone from all its topics.
         after: the change up to which the table counts.
         snapshot: its seq and ms; rows that it does not set again end with it.
-        few: the query plan contains the cells: one task does it all, and MERGE need not keep them for its second query.
+        few: the query plan contains the cells, so one task is enough, and MERGE keeps no copy of them.
     """
     keys = SILVER_KEYS[table]
     values = SILVER_VALUES[table][len(keys) :]
@@ -109,4 +109,4 @@ def merge(
     try:
         spark.sql(_MERGE.format(**names), rows=rows)
     finally:
-        spark.conf.unset(_KEPT)  # the sources of other MERGEs in this session are cached, and not in the plan
+        spark.conf.unset(_KEPT)  # other MERGEs of this session have sources that are not in the plan

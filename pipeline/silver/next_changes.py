@@ -1,4 +1,4 @@
-"""Finds the changes in bronze that silver takes in next: whole sets of parts, in order of ``seq``, each once.
+"""Finds the changes in bronze that silver takes in next: in order of ``seq``, each once, with all its entries (parts).
 
 It also finds the time that counts for each change, because the clock of Redis may be set back. If a step back is larger
 than ``STEP_MS``, the clock had been ahead: changes from that time get the time to which it was set back. After a
@@ -23,8 +23,8 @@ STEP_MS: Final = 60_000
 class Chunk(NamedTuple):
     """The changes after ``after`` up to ``upto``, without a hole.
 
-    ms: the time of the last change. first_ms: the time of the first one. spans: see
-    :class:`mqregistry.pipeline.silver.cells.Moments`. steps: where the clock was set back. more: bronze has later
+    ms: the time of the last change. first_ms: the time of the first change. spans: see ``Spans`` in
+    :mod:`mqregistry.pipeline.silver.cells`. steps: where the clock was set back. more: bronze has later
     changes.
     """
 
@@ -40,12 +40,12 @@ class Chunk(NamedTuple):
 def next_chunk(
     changes: DataFrame, namespace: str, *, seq: int, ms: int, upto: int | None = None, limit: int = CHUNK_CHANGES
 ) -> Chunk | None:
-    """The changes after ``seq`` up to the first hole; None: there are none, or no whole set of parts yet.
+    """The changes after ``seq`` up to the first hole; None: there are none, or no change has all its parts yet.
 
     Args:
         changes: the changes in bronze that can be read.
         ms: the time that counts for ``seq``.
-        upto: the last change to take, which must end a set of parts.
+        upto: the last change to take, which must be a last part.
 
     Raises:
         MissingChanges: the next change is missing, and there are later ones.
@@ -79,7 +79,7 @@ def next_chunk(
 
 
 def _chunk(namespace: str, seq: int, ms: int, seqs: Any, said: Any, earliest: int | None) -> Chunk:
-    """Find the times that count; ``said``: the times in the events; earliest: the earliest time in later events."""
+    """Make the chunk; ``said``: the times in its events; earliest: the earliest time in later events."""
     least = np.minimum.accumulate(np.append(said, said.max() if earliest is None else earliest)[::-1])[::-1][:-1]
     if ms - least[0] > STEP_MS:
         raise ClockSetBack(namespace, int(seqs[0]), ms, int(least[0]))
@@ -117,7 +117,7 @@ class ClockSetBack(LakeError):
 
 
 def _mended(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:
-    """The spans (see ``Moments``) of the changes whose events have another time than the one that counts."""
+    """The spans of the changes for which another time counts than the time in their events."""
     other = np.flatnonzero(said != moments)
     if len(other) == 0:
         return []

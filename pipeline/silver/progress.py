@@ -1,4 +1,4 @@
-"""Reads how far silver is: the change up to which its tables count, and the times with lost changes."""
+"""Reads the change up to which silver's tables count, and the times with lost changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class ClockStep(NamedTuple):
-    """When change ``seq`` came, the clock of Redis had been set back."""
+    """Before change ``seq``, the clock of Redis was set back from from_ms to to_ms."""
 
     seq: int
     from_ms: int

@@ -31,9 +31,9 @@ def plain(error: Exception) -> Exception:
     """The error of this project inside an error of Spark; Spark's own error, if it is not known here."""
     text = str(error)
     if any(late in text for late in _LATE):
-        return Passing("Spark waited for its Python for as long as it may, and no longer: this machine is very busy")
+        return Passing("Spark waited too long for its Python to start: this machine is very busy")
     if met := _MET.search(text):
-        return Passing(f"two commits to a table met ({met[0]})")
+        return Passing(f"two commits to a table collided ({met[0]})")
     if found := _OURS.search(text):
         return _class_of(found[1], found[2])(found[3])
     if lacking := _NO_PYTHON.search(text):
@@ -72,7 +72,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _class_of(module: str, name: str) -> Callable[[str], RegistryError]:
-    """The class of this name, if its errors are made of a message alone; else RegistryError."""
+    """The class of this name, if a message is all that it needs; else RegistryError."""
     kind = getattr(importlib.import_module(module), name, None)
     if isinstance(kind, type) and issubclass(kind, RegistryError) and "__init__" not in vars(kind):
         return kind

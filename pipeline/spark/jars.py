@@ -86,8 +86,8 @@ def delta_settings(folder: str | None, config: Mapping[str, str]) -> tuple[dict[
     named = ", ".join(jar.coordinates for jar in DELTA)
     packages = [*filter(None, [config.get("spark.jars.packages")]), *(jar.coordinates for jar in DELTA)]
     return {"spark.jars.packages": ",".join(packages)}, (
-        f"Spark takes {named} from its cache, or fetches them from Maven Central ({CENTRAL}); on a machine without a "
-        "way out: 'mqregistry pipeline jars DIR' on another one, and --jars DIR here"
+        f"Spark takes {named} from its cache, or fetches them from Maven Central ({CENTRAL}); if this "
+        "machine has no internet access, run 'mqregistry pipeline jars DIR' on another machine, and use --jars DIR here"
     )
 
 
@@ -106,7 +106,7 @@ def fetch(folder: Path) -> list[str]:
         (_by_maven if shutil.which("mvn") else _by_https)(jar, folder)
         if _sha256(target) != jar.sha256:
             target.unlink()
-            raise StartError(f"{jar.coordinates} is not what it should be: its SHA-256 differs; nothing was kept of it")
+            raise StartError(f"{jar.coordinates} has a wrong SHA-256; the file was deleted")
         fetched.append(jar.file)
     return fetched
 

@@ -42,9 +42,9 @@ def locked(spark: SparkSession, lake: Lake, tell: Callable[[str], None]) -> Iter
             channel.close()
             raise OtherWriter(
                 f"another application writes to the lake at {lake.root}"
-                f"{' (process ' + who.replace(' ', ' on ') + ')' if who else ''}: let one at a time do so. A "
-                "'pipeline run' reads several namespaces with --also, and is stopped for backfill, requarantine and "
-                "maintain"
+                f"{' (process ' + who.replace(' ', ' on ') + ')' if who else ''}: only one may "
+                "write at a time. One 'pipeline run' can read several namespaces (--also); stop it before backfill, "
+                "requarantine or maintain"
             )
         if not told:
             tell(f"waiting for the Java of process {who.partition(' ')[0]}, which ended, to end too")

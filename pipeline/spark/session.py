@@ -132,8 +132,8 @@ def _check_submitted() -> None:
     jvm: Any = SparkContext._jvm
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(_SETTINGS["spark.sql.extensions"]):
         raise StartError(
-            f"this Spark has no Delta: spark-submit --packages {DELTA[0].coordinates} fetches it; where there is no "
-            "way out, spark-submit --jars with the two files that 'mqregistry pipeline jars DIR' fetched elsewhere"
+            f"this Spark has no Delta: spark-submit --packages {DELTA[0].coordinates} fetches it; without "
+            "internet access, use spark-submit --jars with the two files that 'mqregistry pipeline jars DIR' fetches"
         )
 
 
@@ -156,7 +156,7 @@ def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
     try:
         thread.join()
     except KeyboardInterrupt:
-        # Spark's launcher would go on, and complain that the Java home is gone when this process has ended.
+        # without this, Spark's launcher goes on, and complains that the Java home is gone
         with contextlib.suppress(OSError):
             for pid in Path(f"/proc/self/task/{thread.native_id}/children").read_text().split():
                 os.kill(int(pid), signal.SIGKILL)  # SIGTERM would run our handlers in a fork before its exec
@@ -184,8 +184,8 @@ def ending(spark: Any) -> Iterator[None]:
         if not _java_ended(spark, error):
             raise
         raise SparkLost(
-            "Spark's Java ended: somebody killed it, as Linux does when memory runs out, or its own was not enough "
-            "(--driver-memory). What was committed counts; the next run goes on from there"
+            "Spark's Java ended: it was killed, as Linux does when the machine has no memory left, or its own memory "
+            "was too small (--driver-memory). What was committed counts; the next run goes on from there"
         ) from error
     finally:
         try:

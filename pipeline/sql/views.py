@@ -187,7 +187,7 @@ def _minutes(ours: str, since_ms: int) -> dict[str, str]:
 
 
 def _changes(ours: str) -> dict[str, str]:
-    """The values that began and ended in silver, with ``seq``, from which a program that copies them can go on."""
+    """The values that began and ended in silver. A program that copies them goes on after the last ``seq`` it has."""
 
     def half(table: str, change: str, seq: str, at: str, by: str, ended_by: str) -> str:
         columns = ", ".join(f'"{name}"' for name in SILVER_VALUES[table])

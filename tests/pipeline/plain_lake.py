@@ -36,8 +36,8 @@ class PlainSilver:
         for text in texts:
             change = decode_change(text.encode())
             self.ms = max(self.ms, change.ms)
-            moments = cells.Moments([(change.seq, change.seq, self.ms)])
-            for row in cells._of_event(moments, False, change.seq, change.ms, change.part, text.encode()):
+            spans = [(change.seq, change.seq, self.ms)]
+            for row in cells._of_event(spans, False, change.seq, change.ms, change.part, text.encode()):
                 self._take(dict(zip(cells.CELLS.names, row, strict=True)))
             self.seq = change.seq
 

@@ -230,10 +230,10 @@ def test_an_earlier_state_came_back_and_went_another_way(bed, lake, tmp_path, pi
     bed.client.hset(keys.meta(bed.namespace), "seq", 7)
     said = pipeline_run(fails=True)
     assert "Redis came back with an earlier state" in said
-    assert "begin another one: --lake DIR" in said
+    assert "begin another lake: --lake DIR" in said
     bed.add(*[bed.change(ms=START_MS + 1_000 + i, key=f"other{i}") for i in range(6)])
     said = pipeline_run(fails=True)
-    assert "begin another one: --lake DIR" in said
+    assert "begin another lake: --lake DIR" in said
     assert pipeline_run("--accept-gap", fails=True) == said
     assert seqs(lake, bed) == list(range(1, 11))
     other = Lake(str(tmp_path / "other"))
