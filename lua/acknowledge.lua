@@ -1,13 +1,13 @@
---[[ acknowledge: a reader of the streams says up to which entry it has stored them
-  Later entries are then not trimmed (up to the hard limits), as long as the reader calls. Any call also says that
-  the reader runs. The entry at a position stays as well: it proves to the reader that it continues without a gap.
+--[[ acknowledge: a reader of the streams reports up to which entry it has saved them
+  While the reader calls, trim_streams keeps later entries (up to the hard limits), and the acknowledged entry itself:
+  by this entry the reader sees that it continues without a gap.
   KEYS[1] meta       HASH
   ARGV[1] reader     its name, 1..200 bytes
   ARGV[2] epoch      of the namespace that was read, "" = any
-  ARGV[3...] pairs of stream (changes, heartbeats, lookups) and entry id; "0-0": none yet, keep all entries.
-             An older id than the last one changes nothing (call forget_reader first, to start over)
+  ARGV[3...] pairs of stream (changes, heartbeats, lookups) and entry id; "0-0": keep all entries. An id before the
+             last acknowledged id changes nothing (call forget_reader first to start over)
   DERIVED readers, and the streams
-  RETURNS {"OK", now}; an error "MQREADER ..." names what is wrong, and then nothing is written
+  RETURNS {"OK", now}; an error "MQREADER ..." names what is wrong; nothing is written
   EVENTS  none
   REPEAT  no effect      COST O(pairs) ]]
 --- @include "include/open"
@@ -34,7 +34,7 @@ for i = 3, #ARGV, 2 do
     return redis.error_reply("MQREADER " .. stream .. ": no entry id: '" .. id .. "', expected like 1700000000000-0")
   end
   local state, known = state_of(stream), reader.positions[stream]
-  -- a position beyond the end was taken before this Redis lost its last writes
+  -- a known position beyond the end is from before Redis lost its last writes
   if not known or before(known.id, id) or (state.last ~= "" and before(state.last, known.id)) then
     local position = {id = id, needs = id, state = known and known.state or ""}
     if id == "0-0" then
@@ -44,7 +44,7 @@ for i = 3, #ARGV, 2 do
       if entry then
         position.seq, position.at = numbers_of(entry)
         if position.state == "lost" then
-          position.state = "" -- it has started over: entries that it loses from now on are a new loss
+          position.state = "" -- the reader has started over: a later loss is a new alarm
         end
       end
     end

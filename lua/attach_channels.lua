@@ -1,10 +1,10 @@
---[[ attach_channels: a worker whose lease had run out takes its brokers' channels again
+--[[ attach_channels: a worker whose lease had run out enters the channels of its brokers again
   KEYS[1] meta       HASH
   ARGV[1] front_end
   ARGV[2...] pairs of who and channel
   DERIVED channels:<who>, held:, leases, live:<who>
-  RETURNS {seq, attached}; left out: brokers that are not known (any more), and those that came back through
-          another worker of this front end meanwhile
+  RETURNS {seq, attached}; unknown brokers are left out. If another worker of this front end has taken over a broker,
+          its channel stays
   EVENTS  none
   REPEAT  the same      COST O(pairs) ]]
 --- @include "include/open"

@@ -1,16 +1,16 @@
 --[[ change_auth: change the users or the mode of authentication, all or nothing
   KEYS[1] meta          HASH
-  ARGV[1] revision      int   of the policy from which the caller made the change
+  ARGV[1] revision      int   of the policy from which the caller computed the change
   ARGV[2] mode          "off", "observe", "enforce"
   ARGV[3...] pairs of a user's name and its JSON, "" removes the user
   DERIVED mqauth: policy, users, used
   RETURNS {"OK", revision, seq}: the new revision
-          {"STALE", revision}: the policy has changed; nothing was written, and the caller makes the change again
-  EVENTS  auth_changed, ignorable; it does not say what changed
-  REPEAT  STALE, for the revision has changed then
+          {"STALE", revision}: the policy has changed; nothing was written, and the caller computes the change again
+  EVENTS  auth_changed, ignorable; it has only the revision
+  REPEAT  STALE
   COST    O(users that change)
-  SOURCE  A revision is the time in ms, or one more than the last one: so a revision after a loss of changes is higher
-          than any lost one ]]
+  SOURCE  A revision is the time in ms, but at least the old revision + 1: so after Redis lost changes, a new revision
+          is higher than every lost revision ]]
 --- @include "include/open"
 --- @include "include/auth"
 --- @include "include/put_policy"

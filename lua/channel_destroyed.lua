@@ -1,17 +1,17 @@
---[[ channel_destroyed: a connection that a broker registered over is gone
+--[[ channel_destroyed: a connection over which a broker registered has closed
   KEYS[1] meta       HASH
   ARGV[1] who        <cluster>|<brokerAddr>
   ARGV[2] front_end
   ARGV[3] channel    <worker incarnation>/<connection>
   ARGV[4] cause      why the broker counts as gone, for the event: it closed the connection, or may not send any more.
-                     "" = the front end closed the connection for another reason, such as that it was idle
-  ARGV[5] up_since   of the caller's last lease renewal, "" = there was none. If a gap (include/seen) has begun or
-                     ended since, this call may be late and the broker may be back: the script takes cause as ""
+                     "" = the front end closed the connection for another reason, for example because it was idle
+  ARGV[5] up_since   of the caller's last lease renewal, "" = there was none. If a gap (include/seen) began or ended
+                     since then, this call may be late and the broker may be back: cause counts as ""
   DERIVED every table of the namespace
   RETURNS {"REMOVED", seq}: it was the last connection, the broker is removed
-          {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Either another front end
-          still has a connection, or none has one and the broker must beat soon (include/disconnected)
-          {"STALE", seq}: the entry of this front end is gone, or of another connection; nothing happens
+          {"KEPT", seq}: the broker may be alive; closed_at is set until its next heartbeat. If no front end has a
+          connection of it, it must send a heartbeat soon (include/disconnected)
+          {"STALE", seq}: this front end has no channel of the broker, or another one; nothing happens
   EVENTS  broker_closed, one for each row that had the broker
   REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11, D33 ]]

@@ -1,18 +1,18 @@
 --[[ delete_topic: take a topic out of the tables (216)
-  Each brokerName has its own queue data, so all of them are searched, some thousands with each call: topic:<topic> may
-  lack a brokerName that has just registered ("arriving" in include/topic_sets).
+  It searches the queue data of all brokerNames, some thousands with each call: topic:<topic> may lack a brokerName that
+  has just registered ("arriving" in include/topic_sets).
   KEYS[1] meta      HASH
   ARGV[1] topic
   ARGV[2] cluster   only from the brokers of this cluster; "" = everywhere
   ARGV[3] limit     int   about how many brokerNames this call takes the topic from
-  ARGV[4] rest      "" in the first call; else the rest that the call before returned
+  ARGV[4] rest      "" in the first call; then the rest that the previous call returned
   ARGV[5] owner     the caller and his checked resources, see include/owner
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>, topic:<topic>, topics
   RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": no brokerName is left, else call again with it
-          {"ASK", seq, resource, ...}: resources of its brokers for which the right was not checked; nothing was
-          changed by this call, see include/owner
-  EVENTS  topic_deleted, when a brokerName had the topic; with its former queue data, unless it is of more than 500
-          brokerNames
+          {"ASK", seq, resource, ...}: resources of its brokers for which the right was not checked; this call changed
+          nothing, see include/owner
+  EVENTS  topic_deleted, when a brokerName had the topic; it has the deleted queue data of at most 500 brokerNames, of
+          more brokerNames none
   REPEAT  no effect      COST O(limit), and half a microsecond for each brokerName
   SOURCE  RouteInfoManager.deleteTopic ]]
 --- @include "include/open"
@@ -60,7 +60,7 @@ end
 if count == 0 then
   return {"OK", seq, 0, rest_of(cursor)}
 end
-local MOST_BEFORE = 500 -- as many topics as an event has: a default topic may be at 10,000 brokerNames
+local MOST_BEFORE = 500 -- a default topic may be at 10,000 brokerNames
 local rev, listed, before = int(seq + 1), {}, {}
 for part = 1, #packed do
   local taken, items = cmsgpack.unpack(packed[part]), {}

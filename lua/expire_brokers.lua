@@ -1,16 +1,15 @@
 --[[ expire_brokers: remove brokers whose heartbeat is overdue; the only script that removes silent brokers
   KEYS[1] meta       HASH
   ARGV[1] limit      int   the most brokers that this call removes, 1..1000
-  ARGV[2] topics     int   the most topics that lose write permission in this call; later calls take it from the rest
+  ARGV[2] topics     int   the most topics that lose write permission in this call; later calls do the rest
                      (include/wiping)
   DERIVED every table of the namespace
-  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, reaped, who...}: the removed brokers, of
-          which the first "reaped" ones were reaped. more: a limit was reached, or topics are left: call again.
-          heard 0: no process that hears brokers renews its lease; no broker is removed, and next deadline says when to
-          look again
-  EVENTS  one for each row that had the broker: broker_expired, or broker_reaped: it has no connection any more, one was
-          seen closing, and the process that held another connection has ended. write_perm_set for topics that an
-          earlier removal left
+  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, reaped, who...}: the removed brokers; the
+          first `reaped` of them got broker_reaped. more: a limit was reached, or topics are left: call again.
+          heard 0: a gap (include/seen); no broker is removed, and next deadline says when to look again
+  EVENTS  one for each row that had the broker: broker_expired: it was silent; broker_reaped: it closed a connection,
+          the process with its last connection ended, and it sent no heartbeat since. write_perm_set for topics that
+          an earlier removal left
   REPEAT  no effect      COST O(limit + topics)
   SOURCE  RouteInfoManager.scanNotActiveBroker; which silence counts: include/seen, include/disconnected ]]
 --- @include "include/open"
@@ -49,7 +48,7 @@ local looked_at = #due
 for i = 1, #due do
   local closed = call("HMGET", P .. "live:" .. due[i], "closed_at", "closed_as")
   if not closed[1] or call("EXISTS", P .. "channels:" .. due[i]) == 1 then
-    call("ZREM", P .. "disconnected", due[i]) -- the broker has a connection again, was heard, or is gone
+    call("ZREM", P .. "disconnected", due[i]) -- it has a connection again, sent a heartbeat, or is gone
   elseif not more then
     remove(due[i], closed[2] or "")
   end

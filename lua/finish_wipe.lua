@@ -1,4 +1,4 @@
---[[ finish_wipe: finish a wipe of write permission that was begun (include/wiping), so that the brokerName can register
+--[[ finish_wipe: complete a wipe of write permission (include/wiping), so that the brokerName can register
   KEYS[1] meta         HASH
   ARGV[1] broker_name
   ARGV[2] topics       int   the most topics that this call changes

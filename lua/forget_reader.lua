@@ -1,4 +1,4 @@
---[[ forget_reader: remove a reader; entries that it has not acknowledged are no longer kept for it
+--[[ forget_reader: remove a reader of the streams; no entries are kept for it any more
   KEYS[1] meta    HASH
   ARGV[1] reader
   DERIVED readers

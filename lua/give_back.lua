@@ -1,14 +1,15 @@
 --[[ give_back: restore changes that Redis lost, from a worker of a front end that knew them
-  One worker at a time restores; the worker that knew most changes comes last. Before each call the worker compares what
-  it knew with the present tables. If another change comes first, the call is refused, and the worker compares again.
+  One worker at a time restores. A worker that knew more changes takes over from a worker that knew fewer. Before each
+  call the worker compares what it knew with the present tables. If another change comes first, the call is refused,
+  and the worker compares again.
   KEYS[1] meta       HASH
   ARGV[1] losses     int   how many losses of this namespace the caller knew of
   ARGV[2] known_seq  int   the last change that it knew
   ARGV[3] owner      random, of the caller
-  ARGV[4] at_seq     int   of the tables that it compared with
+  ARGV[4] at_seq     int   seq of the tables that it compared with
   ARGV[5] kind       begin; done; kv: name is a KV namespace, given has keys and values, gone has keys; config: given has
                      keys and values; queues: name is a brokerName, given has topics and queue data, gone has topics;
-                     remove: name is a who, given has the time (ms) after which no sign of life of it is known
+                     remove: name is a who, given has the time (ms) of the last heartbeat that the caller knows of
   ARGV[6] name
   ARGV[7] given      MessagePack array, flat, of <= 250 pairs
   ARGV[8] gone       MessagePack array of <= 250 names
@@ -17,8 +18,8 @@
           {"RETRY", seq}: seq is not at_seq; nothing is written
           {"BUSY", seq}: another worker, which knew as much or more, is restoring
           {"OUTDONE", seq}: another worker, which knew as much or more, has finished
-  EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered; their member knew: see
-          include/emit
+  EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered, all with the member knew
+          (include/emit)
   REPEAT  no effect      COST O(given + gone); remove: as channel_destroyed ]]
 --- @include "include/open"
 --- @include "include/expect"
@@ -28,8 +29,8 @@
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 local GIVER_TIMEOUT_MS = 3000
--- A loss is noticed within this time. So if the clock of Redis went back with the loss, a broker that was heard in this
--- time was heard after the loss.
+-- Workers notice a loss within this time. So if the clock of Redis went back with the loss, a heartbeat within this
+-- time came after the loss.
 local NOTICED_MS = 5000
 local losses, known_seq, owner, kind, name = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[5], ARGV[6]
 local kept = call("HMGET", KEYS[1], "given_by", "losses")
@@ -72,7 +73,7 @@ local function json_of(flat, quoted)
   return table.concat(items, ",")
 end
 
--- Cells that are there already are not written again: a call is repeated if its answer was lost.
+-- the pairs whose value is not in Redis yet: a call is repeated if its answer was lost
 local function differing(key, flat)
   local some = {}
   for i = 1, #flat, 2 do
@@ -108,7 +109,7 @@ elseif kind == "config" then
   given = differing(P .. "config", given)
   if #given > 0 then
     call("HSET", P .. "config", unpack(given))
-    config_rev = call("HINCRBY", KEYS[1], "config_rev", 1) -- some of them may decide what a registration changes
+    config_rev = call("HINCRBY", KEYS[1], "config_rev", 1) -- see set_config
     emit("config_set", ',"config_rev":' .. config_rev .. ',"config":{' .. json_of(given, true) .. "}")
   end
 elseif kind == "queues" and call("EXISTS", P .. "broker:" .. name) == 1 then

@@ -1,4 +1,4 @@
---[[ heartbeat: check whether a registration equals the last one; if so, it is only a sign of life
+--[[ heartbeat: if a registration equals the broker's last one, store it as a heartbeat
   KEYS[1] meta         HASH
   ARGV[1] who          <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2] cluster      as in who
@@ -8,12 +8,12 @@
   ARGV[6] front_end
   ARGV[7] channel      <worker incarnation>/<connection>@b<opened_ms>, "" = none
   ARGV[8] bytes        size of the body
-  ARGV[9] owner        the caller, see include/owner. For another user than last time, or without the checked right for
-                       the row's cluster, the answer is DIFF
+  ARGV[9] owner        the caller, see include/owner. If another user sent the last registration, or the right for the
+                       row's cluster was not checked, the answer is DIFF
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}
           {"DIFF", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: decode it, and call
-          register_broker with this n; n is "0" and the data version is empty when the broker is not known
+          register_broker with this n. n "0" and an empty data version: the broker is not known
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)
   SOURCE  RouteInfoManager.registerBroker, for the case in which it changes nothing ]]
@@ -32,11 +32,9 @@ if is_new_body == 1 or not rev or live[2] ~= rev or live[3] ~= config_rev or not
   return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or "", is_new_body}
 end
 local caller = asked_by(ARGV[9])
-if caller and (live[11] or "") ~= (caller ~= "" and live[6] .. " " .. caller or "") then
+if caller and ((live[11] or "") ~= (caller ~= "" and live[6] .. " " .. caller or "")
+  or ask_for(ARGV[9], {"cluster:" .. (row[2] or "")})) then -- register_broker replies ASK for this right
   return {"DIFF", seq, live[6], live[7], live[8], live[9], 0}
-end
-if caller and ask_for(ARGV[9], {"cluster:" .. (row[2] or "")}) then
-  return {"DIFF", seq, live[6], live[7], live[8], live[9], 0} -- register_broker replies ASK for this right
 end
 check_liveness(who, ARGV[7])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])

@@ -1,16 +1,16 @@
 --[[ init_namespace: make the namespace if it is missing, and return its properties
   KEYS[1] meta          HASH
-  ARGV[1] epoch         random; counts only when the namespace is new
+  ARGV[1] epoch         random; used only for a new namespace
   ARGV[2] schema        int, the schema major of the caller
-  ARGV[3] compat        "5.x" or "4.8"; counts only when the namespace is new
-  ARGV[4] schema_minor  int, the schema minor of the caller; the highest of all callers is kept
-  ARGV[5] fresh         "1": nothing was ever in this Redis. Else it may have been emptied: lost_ms in meta becomes now,
-                        and for one heartbeat period, while live brokers come back, no topic counts as unknown
-  DERIVED mqauth: policy; a new namespace begins with the mode observe. So a Redis login that may not write there cannot
-          make a namespace
+  ARGV[3] compat        "5.x" or "4.8"; used only for a new namespace
+  ARGV[4] schema_minor  int, the schema minor of the caller; meta has the highest of all callers
+  ARGV[5] fresh         "1": nothing was ever in this Redis. Else Redis may have lost the namespace: lost_ms in meta
+                        becomes now, and for one heartbeat period, while brokers come back, no topic counts as unknown
+  DERIVED mqauth: policy; a new namespace begins with the mode observe. So a Redis login that may not write mqauth: keys
+          cannot make a namespace
   RETURNS {epoch, schema, compat, seq, created 0|1, schema_minor}
   EVENTS  none
-  REPEAT  no effect, and no write: a sweeper can start on a Redis that is at its maxmemory, and make room
+  REPEAT  no effect, and no write: so a sweeper can start on a Redis at its maxmemory, and trim streams
   COST    O(1) ]]
 local LEGEND = "queues:<brokerName> is topic -> {r: readQueueNums, w: writeQueueNums, p: perm, f: topicSysFlag, b: these "
   .. "four as the broker registered them, if others have changed them}; "
@@ -31,7 +31,7 @@ end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
 if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
-  -- this fails at maxmemory, and a later call does it
+  -- pcall: at maxmemory this fails, and a later call does it
   if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
     minor = ARGV[4]
   end

@@ -1,4 +1,4 @@
---[[ note_auth_used: note that secrets were used just now
+--[[ note_auth_used: store that secrets were used just now
   KEYS[1] meta  HASH
   ARGV[1...] pairs of a user's name and the id of its secret
   DERIVED mqauth: used, users

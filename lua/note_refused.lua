@@ -1,14 +1,14 @@
---[[ note_refused: note requests that were refused, or would have been if the mode were enforce
+--[[ note_refused: store requests that were refused, or in mode observe would have been refused in mode enforce
   KEYS[1] meta       HASH
   ARGV[1] front_end
   ARGV[2] mode       "observe" or "enforce"
-  ARGV[3...] groups of three: kind (JSON object: who asked for what, and why it was refused), how many there were since
-          the last report, and a JSON object about the last of them
+  ARGV[3...] groups of three: kind (JSON object: who asked for what, and why it was refused), number of such requests
+          since the last report, and a JSON object about the last of them
   DERIVED mqauth: refused, refusals
-  RETURNS {"OK", kinds that are kept}
+  RETURNS {"OK", kinds in Redis}
   EVENTS  none (entries on refusals; their schema: registry/auth/refused.py)
   REPEAT  counts again
-  COST    O(kinds of the call); over the limit of kept kinds O(kept kinds): those seen longest ago are deleted ]]
+  COST    O(kinds of the call); above MOST_KINDS, O(kinds in Redis), and the oldest kinds are deleted ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/auth"

@@ -2,7 +2,7 @@
   KEYS[1] meta          HASH
   ARGV[1] kv_namespace
   ARGV[2] key
-  ARGV[3] has_value     "0": Java stores a null: the key reads as missing, but the namespace exists
+  ARGV[3] has_value     "0": the value is null: the key is missing, but the KV namespace exists, as in Java
   ARGV[4] value
   DERIVED kv, kv:<kvNamespace>, kv_sizes
   RETURNS {"OK", seq}

@@ -1,8 +1,8 @@
---[[ read_auth: the whole policy of one moment, read only
+--[[ read_auth: the whole policy, read only
   KEYS[1] meta  HASH
   DERIVED mqauth: policy, users
   RETURNS {revision, mode, {name, JSON, ...}, {field, value, ...}}.
-          The fields are those of policy: "changed:<name>" is the revision at which that user changed, or was removed
+          The fields are those of policy: "changed:<name>" is the revision that changed or removed this user
   EVENTS  none
   REPEAT  the same      COST O(users) ]]
 --- @include "include/open"

@@ -1,7 +1,7 @@
 --[[ read_broker: read the part of the tables that a registration of one brokerName is compared with, read only
-  For writers that keep no view of all the tables. One call reads one moment. A caller that reads many topics in pages
-  sends the first page's rev to register_broker: any later change of the row or of its queue data has moved rev, and
-  register_broker answers RETRY.
+  For writers that have no view (copy) of all tables. A caller that reads many topics in pages sends the rev of the
+  first page to register_broker: every later change of the row or its queue data changes rev, and register_broker
+  answers RETRY.
   KEYS[1] meta         HASH
   ARGV[1] broker_name
   ARGV[2] topics       number of topics that follow

@@ -1,4 +1,4 @@
---[[ read_streams: what the streams hold and how far their readers are, read only
+--[[ read_streams: the size of each stream, and the positions of their readers, read only
   KEYS[1] meta    HASH
   DERIVED the streams, readers
   RETURNS JSON: {"now_ms", "streams": {stream: {entries, bytes, first, last}}, "readers": {name: {seen_ms, silent,

@@ -7,8 +7,8 @@
   RETURNS {seq, more 0|1, reaped entries}
   EVENTS  none: no broker is removed here
   REPEAT  no effect      COST O(workers + processes + limit)
-  SOURCE  After an outage no worker is reaped until every worker has had time to renew its lease, and none is reaped
-          while no process hears brokers (include/seen). For front ends "direct:..." see include/give_up ]]
+  SOURCE  No worker is reaped in a gap (include/seen), nor within SETTLE_MS after a gap: every worker needs time to
+          renew its lease. For front ends "direct:..." see include/give_up ]]
 --- @include "include/open"
 --- @include "include/give_up"
 --- @include "include/seen"

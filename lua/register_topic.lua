@@ -4,8 +4,8 @@
   ARGV[2] owner     the caller and his checked resources, see include/owner
   ARGV[3...] pairs of brokerName and queue data
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, topic:<topic>, topics
-  RETURNS {"OK", seq, number of pairs that count}: as in Java, the list ends before the first unknown brokerName; if
-          there is one, a topic that is new is not stored at all
+  RETURNS {"OK", seq, number of pairs that were used}: as in Java, these are the pairs before the first unknown
+          brokerName; if there is an unknown brokerName, and the topic is new, no pair is used
           {"ASK", seq, resource, ...}: nothing was changed, see include/owner
   EVENTS  topic_registered, when anything changed
   REPEAT  no effect      COST O(pairs); with an unknown brokerName also half a microsecond for each brokerName

@@ -1,6 +1,5 @@
---[[ release_channels: give up the channels of a draining worker, then its lease and status, or a sweeper's status
-  After Redis lost changes, a worker that does not end gives up the channels that Redis lists for it, and then attaches
-  those that it has.
+--[[ release_channels: delete the channels of a draining worker, then its lease and status; or a sweeper's status
+  After Redis lost changes, a worker also deletes the channels that Redis has for it, and then attaches its real ones.
   KEYS[1] meta         HASH
   ARGV[1] incarnation  of the worker, or the sweeper's id
   ARGV[2] limit        int   the most channel entries that this call deletes, 1..1000

@@ -1,16 +1,16 @@
---[[ restore_auth: restore the policy of authentication in a Redis that came back with an older one, or with none
+--[[ restore_auth: restore the policy of authentication in a Redis that came back with an older policy, or without
   KEYS[1] meta          HASH
   ARGV[1] revision      int   of the policy
   ARGV[2] mode
   ARGV[3] mode_changed  int   the revision that set this mode
-  ARGV[4...] a user's name, its JSON, and the revision that wrote it: for all users, and for the removed users that are
-          known (JSON "")
+  ARGV[4...] groups of three: a user's name, its JSON, and the revision of its last change; also for removed users that
+          the caller knows (JSON "")
   DERIVED mqauth: policy, users, used
-  RETURNS {"OK", revision, seq}: what Redis has now
-  EVENTS  auth_changed, when it lacked something
+  RETURNS {"OK", revision, seq}: the revision in Redis now
+  EVENTS  auth_changed, when Redis lacked a change
   REPEAT  no effect      COST O(users)
-  SOURCE  For each user, and for the mode, the latest change wins: changes that were made after the loss stay. If there
-          are such changes, the new revision is higher than both, so every front end reads the policy again ]]
+  SOURCE  For each user, and for the mode, the change with the higher revision wins: so changes after the loss stay.
+          Then the new revision is higher than that of both policies, so every front end reads the policy again ]]
 --- @include "include/open"
 --- @include "include/auth"
 --- @include "include/put_policy"

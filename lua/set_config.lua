@@ -9,8 +9,8 @@
 --- @include "include/expect"
 --- @include "include/emit"
 expect("hash", P .. "config")
--- The effect of a registration depends on these keys. So a digest does not count after one of them changed: heartbeat
--- compares config_rev. Other keys leave config_rev alone: else after each change every registration would be decoded.
+-- The effect of a registration depends on these keys. A change of one of them changes config_rev; then the script
+-- heartbeat answers DIFF, and every registration is decoded again. Other keys do not need this.
 local DECIDES = {deleteTopicWithBrokerRegistration = true, brokerChannelExpiredTimeMs = true}
 local changed, voids = {}, false
 for i = 1, #ARGV, 2 do

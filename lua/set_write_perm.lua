@@ -1,17 +1,17 @@
---[[ set_write_perm: take or give write permission for every topic of a brokerName (205, 327), some with each call
-  Other changes may come between two calls. A topic that the name has during all calls is changed exactly once.
+--[[ set_write_perm: take or give write permission for the topics of a brokerName (205, 327), some with each call
+  Other changes may come between two calls. A topic that the name has during all calls is changed.
   KEYS[1] meta         HASH
   ARGV[1] broker_name
   ARGV[2] mode         "wipe": remove the write bit; "add": the perm becomes 6; "give": the given
                        topics get the write bit, and the others stay as they are
   ARGV[3] topics       int   about how many topics this call reads
-  ARGV[4] rest         "" in the first call; else the rest that the call before returned
+  ARGV[4] rest         "" in the first call; then the rest that the previous call returned
   ARGV[5] owner        the caller and his checked resources, see include/owner
-  ARGV[6] given        MessagePack array of names, for "give" alone
+  ARGV[6] given        MessagePack array of topics, used by "give"
   DERIVED queues:<brokerName>, broker:<brokerName>, wiping
   RETURNS {"OK", seq, topics of the name, rest}; rest "": no topic is left, else call again with it
-          {"ASK", seq, resource}: nothing was changed by this call, see include/owner
-  EVENTS  write_perm_set, in parts of 500 topics, when any perm changed: a change for each call
+          {"ASK", seq, resource}: this call changed nothing, see include/owner
+  EVENTS  write_perm_set, in parts of 500 topics, when any perm changed; each call is a change of its own
   REPEAT  no effect, the same count      COST O(topics)
   SOURCE  RouteInfoManager.operateWritePermOfBroker; docs/semantics.md 14, 15 ]]
 --- @include "include/open"

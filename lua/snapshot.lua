@@ -1,24 +1,23 @@
 --[[ snapshot: one page of the tables, read only
-  The reader asks for "head" first, then for every page of every section, then applies each event after the
-  head's stream position. Events set values, so the result is exact although the pages are of different moments.
+  The reader asks for "head", then for every page of every section, then applies every event after the stream position
+  of the head. Events set values, so the result is exact although the pages are of different moments.
   KEYS[1] meta      HASH
   ARGV[1] section   head, brokers, clusters, topic, filters, mappings, config, live
   ARGV[2] cursor    "0" begins
   ARGV[3] count     about how many members a page has
-  ARGV[4...] topic      only for the section topic: each page has its queue data of some brokerNames. All queue data is
-                        read by HGETALL and HSCAN, which cost less than a script
+  ARGV[4...] topic      only for the section topic: each page has its queue data of some brokerNames. The reader reads
+                        all queue data without this script, by HGETALL and HSCAN, which are faster
   DERIVED the tables
   RETURNS head: {epoch, seq, config_rev, up_since, now, last id of the change stream, chain}
-          else: {next cursor ("0" = done), {name of a large row, ...}, ...}. A large row has too many fields for Lua
-          (include/collect) or for this page; the reader asks for it by HSCAN, SSCAN or LRANGE. After it, for
-          each other row: name, flat HASH / SET / LIST of that name
           topic: {next cursor ("0" = done), {brokerName, queue data, ...}}
+          else: {next cursor ("0" = done), {name of a large row, ...}, name, flat HASH / SET / LIST, ...}: each other
+          row by its name. A large row has too many fields for Lua (include/collect) or for this page; the reader reads
+          it by HSCAN, SSCAN or LRANGE
   EVENTS  none
   REPEAT  the same      COST O(count * size of one) ]]
 --- @include "include/open"
 local MOST_FIELDS = 1000 -- of one row
--- The most texts that Lua holds at a time.
-local MOST_TEXTS = 3000
+local MOST_TEXTS = 3000 -- of one page
 local section, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 if section == "head" then
   local last = call("XREVRANGE", P .. "changes", "+", "-", "COUNT", 1)

@@ -1,12 +1,11 @@
---[[ tidy_topics: enter the topics that brokerNames gained and lost into the sets of topics, some topics with each call
-  If no such topics are left, it checks some randomly chosen topics, and repairs their sets: somebody may have deleted a
-  key by hand.
+--[[ tidy_topics: bring the sets of topics in line with the topics that brokerNames gained and lost, some with each call
+  If no such topics are left, it checks random topics and repairs their sets: somebody may have deleted a key by hand.
   KEYS[1] meta      HASH
-  ARGV[1] topics    int   about how many topics this call enters or takes out
+  ARGV[1] topics    int   about how many topics this call enters or removes
   ARGV[2] pause_ms  int   the least pause between two calls, of all callers together
   DERIVED arriving, leaving, leaving:<number>, topics, topic:<topic>, brokers, queues:<brokerName>
-  RETURNS {seq, more 0|1, mended entries}
-  EVENTS  none: the tables hold the same
+  RETURNS {seq, more 0|1, repaired entries}
+  EVENTS  none: the sets are only an index
   REPEAT  no effect      COST O(topics) ]]
 --- @include "include/open"
 --- @include "include/expect"
@@ -33,7 +32,7 @@ local function tidy_leaving()
   local found, cursor = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES"), "0"
   while #found > 0 and room > 0 do
     local key, topics = P .. "leaving:" .. found[1], {}
-    -- HSCAN, since HRANDFIELD takes longer with every page that is deleted from the hash
+    -- HSCAN: HRANDFIELD would take longer with every page that is deleted from the HASH
     local page = try("HSCAN", key, cursor, "COUNT", math.min(TOPICS_AT_ONCE, room))
     page = page.err and {"0", {}} or page -- a key of another type
     for i = 1, #page[2], 2 do
@@ -44,7 +43,7 @@ local function tidy_leaving()
       really_lost(found[2], topics)
       try("HDEL", key, unpack(topics))
       room = room - #topics
-    elseif cursor == "0" then -- a whole scan found no topic: each scan begins with "0"
+    elseif cursor == "0" then -- the HASH is empty
       call("UNLINK", key)
       call("HDEL", P .. "leaving", found[1])
       found = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES")

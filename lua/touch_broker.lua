@@ -1,10 +1,10 @@
---[[ touch_broker: a heartbeat that carries no registration (322, 904)
+--[[ touch_broker: a heartbeat without registration (322, 904)
   KEYS[1] meta       HASH
   ARGV[1] who        <cluster>|<brokerAddr>
   ARGV[2] front_end
   ARGV[3] channel    <worker incarnation>/<connection>, "" = none
   ARGV[4] bytes      size of the body
-  ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>": counts only if the broker has it
+  ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>", which the broker must have
   ARGV[6] owner      the caller and his checked resources, see include/owner
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
   RETURNS {"OK", seq, counter, timestamp, stateVersion, other owner ("" = none)}; {"UNKNOWN", seq}: nothing was refreshed
@@ -44,7 +44,7 @@ if ARGV[5] ~= "" and ARGV[5] ~= live[3] .. " " .. live[4] .. " " .. live[5] then
 end
 check_liveness(who, ARGV[3])
 refresh(who, tonumber(live[1]), live[6], live[2])
--- A restarted front end gets the channels of brokers that only send heartbeats; no other worker loses a channel.
+-- true: after a restart a front end gets channels of brokers that only send heartbeats; an existing channel stays
 attach(who, ARGV[2], ARGV[3], true)
 heard(who, "", ARGV[2], "touch", live[2], ARGV[4])
 return {"OK", seq, live[3], live[4], live[5], owner or ""}

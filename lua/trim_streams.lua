@@ -1,20 +1,19 @@
---[[ trim_streams: keep the streams within their limits, and tell when a reader is about to lose unread entries
-  Entries beyond the wanted age, number or bytes are removed, oldest first, unless a running reader has not
-  acknowledged them. Beyond the hard limits they are removed even then. Whole nodes of the stream (up to 100 entries)
-  are removed at a time, and never the last entry.
+--[[ trim_streams: keep the streams within their limits, and raise an alarm before a reader loses entries
+  It removes entries beyond age, entries or bytes, oldest first, unless a running reader has not acknowledged them.
+  It removes all entries beyond the hard limits. It removes whole nodes of a stream (up to 100 entries), and never the
+  last entry.
   KEYS[1] meta               HASH
-  ARGV[1] most               int   entries to remove in this call; it also ends after some 4 MB
-  ARGV[2] reader_timeout_ms  int   entries are not kept for a reader that did not call for this time
-  ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = not
-             counted. Of changes and lookups these are the bytes of the entries' JSON; of heartbeats, whose entries hold
-             no such count, the bytes of memory that Redis uses for the stream
+  ARGV[1] most               int   the most entries that this call removes; it also ends after some 4 MB
+  ARGV[2] reader_timeout_ms  int   no entries are kept for a reader that did not call for this time
+  ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = no
+             limit. bytes of changes and lookups: of the entries' JSON; of heartbeats: the memory of the stream in Redis
   DERIVED the streams, readers; stream_limits in meta: the hard entries, which limit every script that adds an entry
   RETURNS {entries removed, 1 if there is more to remove, 1 if Redis is at its maxmemory, alarm...};
           an alarm is "<kind> <stream> <reader>", kind
-          near:   this reader has not acknowledged 80 % of a hard limit; a new alarm needs less than 60 % in between
-          lost:   entries that it needs to continue without a gap were trimmed, or Redis lost them with its last writes
-          silent: it did not call for reader_timeout_ms; stream is "-"
-          It also runs at maxmemory: its first write is a trim, after which Redis lets the script finish
+          near:   the reader's unacknowledged entries reached 80 % of a hard limit; the alarm ends below 60 %
+          lost:   entries after the reader's position were trimmed, or Redis lost the position with its last writes
+          silent: the reader did not call for reader_timeout_ms; stream is "-"
+          The script also runs at maxmemory: its first write is a trim, after which Redis lets the script finish
   EVENTS  stream_alarm, ignorable, one for each alarm, when it begins
   REPEAT  no effect      COST O(most + readers) ]]
 --- @include "include/open"
@@ -24,7 +23,7 @@
 expect("hash", P .. "readers")
 expect("stream", P .. "heartbeats", P .. "lookups")
 local most, reader_timeout_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
--- Entries in one XTRIM: more than a node has, few enough to stop near a limit of bytes. 200 entries of 25 kB take 1 ms.
+-- STEP: entries in one XTRIM; more than a node has, but few, to stop near a limit of bytes. 200 of 25 kB take 1 ms.
 local STEP, MOST_BYTES = 200, 4 * 1024 * 1024
 local limits, hard = {}, {}
 for i, stream in ipairs(STREAMS) do
@@ -68,7 +67,7 @@ local function cut(stream, bound, entries)
   return gone > 0
 end
 
--- limits in which the bytes are a number of entries: of heartbeats only Redis knows how many bytes an entry needs
+-- turns limits of bytes into limits of entries, for heartbeats: the entries do not say how many bytes they need
 local function fit(stream, state, limit)
   local used = redis.pcall("MEMORY", "USAGE", P .. stream, "SAMPLES", 0) -- a look at each node of up to 100 entries
   if state.entries == 0 or limit.bytes == 0 or type(used) ~= "number" then

@@ -4,19 +4,19 @@
   ARGV[2] broker_addr
   ARGV[3] broker_name
   ARGV[4] owner        the caller and his checked resources, see include/owner
-  ARGV[5] said_ago_ms  how long ago it was sent. If the broker was heard since, it has come back: nothing is removed
-  ARGV[6] up_since     as the caller's last lease renewal returned it, see include/late; "" = it renews none
+  ARGV[5] said_ago_ms  how long ago it was sent. A broker that sent a heartbeat since then has come back: it stays
+  ARGV[6] up_since     as the caller's last lease renewal returned it, see include/late; "" = it has no lease
   ARGV[7] renewed_ms   the time of that renewal
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
-          {"LATE", seq}: the broker was heard since; nothing was removed
+          {"LATE", seq}: the broker has come back; nothing was removed
           {"FOREIGN", seq, owner}: the broker belongs to another user, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
-  EVENTS  broker_unregistered: one for the row that had it, one for each cluster that it was alive under;
-          write_perm_set: no row had it, but the name has no master while acting masters are enabled
+  EVENTS  broker_unregistered: one for the row that had it, one for each cluster under which it was alive;
+          write_perm_set: if the row did not have it, but has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics that lose write permission)
-  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, with any id); docs/differences.md D4: with a wrong cluster
-          no dead address stays in a row ]]
+  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, with any id); docs/differences.md D4: a wrong cluster in
+          the request leaves no dead address in a row ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -38,7 +38,7 @@ for field, value in pairs(row) do
 end
 local whos, clusters_of = {cluster .. "|" .. addr}, {cluster}
 if is_in_row then
-  -- whichever cluster the request names: the address may be alive under every cluster that has the brokerName
+  -- the address may be alive under each cluster that has the brokerName
   local clusters = call("SMEMBERS", P .. "clusters")
   for i = 1, #clusters do
     if clusters[i] ~= cluster and call("SISMEMBER", P .. "cluster:" .. clusters[i], name) == 1 then
@@ -78,7 +78,7 @@ end
 if is_in_row then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
 elseif row.acting == "1" and not master then
-  -- as in Java, any unregistration from a name without a master takes its write permission
+  -- as in Java, every unregistration from a name without a master takes its write permission
   local bodies, write_perms = plan_wipe(name)
   write_perms()
   if #bodies > 0 then
@@ -95,7 +95,7 @@ for i = 1, #whos do
       others = others or string.sub(fields[j], 1, 5) == "name:"
     end
     if others then
-      -- the process has another brokerName, too: it counts as not alive, and is removed at its deadline
+      -- the process has another brokerName: it counts as not alive, and is removed at its deadline
       changed = changed + call("HDEL", key, "digest", "n", "counter", "timestamp", "state_version")
         + call("DEL", P .. "filter:" .. whos[i])
     else

@@ -1,15 +1,15 @@
---[[ write_lookups: append how often each topic was asked for at one worker since its last report
+--[[ write_lookups: append how often clients looked up each topic at one worker since its last report
   KEYS[1] meta         HASH
   ARGV[1] front_end
   ARGV[2] incarnation  random, of this worker process
-  ARGV[3] number       int   of this report, rising: the same report is not written twice
-  ARGV[4] during_ms    int   how long lookups were counted; this time ends about now
+  ARGV[3] number       int   of this report, rising, so that no report is written twice
+  ARGV[4] during_ms    int   how long the worker counted, until now
   ARGV[5...] JSON members of one entry each: "found":{topic:count},"missing":{topic:count},
     "clients":{topic:[address]}
   DERIVED lookups; counted: HASH, <incarnation> -> number and time of its last report, for a day
   RETURNS {"OK", entries written}
   EVENTS  none (entries on lookups; their schema: registry/events/journal.py)
-  REPEAT  no effect within a day      COST O(size); of a worker's first report also O(workers of the last day) ]]
+  REPEAT  no effect within a day      COST O(size); first report of a worker: also O(workers of the last day) ]]
 --- @include "include/open"
 --- @include "include/expect"
 local DAY_MS = 86400000

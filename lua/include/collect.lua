@@ -1,9 +1,8 @@
 --[[ collect: free the memory of texts that are no longer used
-  GIVES  collect(): to be called after every few hundred names.
-         Lua hashes only every second character of a text of 32 to 63, every fourth of one of 100, and finds equal texts
-         by walking through all that have the same hash. If ten thousand names that end in numbers are in memory, a
-         hundred of them share each hash; an attacker can choose names that all share one. So scripts read some hundred
-         names, and free these before they read the next. ]]
+  GIVES  collect(): a script calls it after every few hundred names, before it reads the next names.
+         Without it, names cost quadratic time: Lua hashes only some characters of a long text, and compares each new
+         text with all texts in memory that have the same hash. Of ten thousand names that end in numbers, a hundred
+         share each hash; an attacker can choose names that all share one hash. ]]
 local WHOLE_HEAP_KB = 100000 -- the step runs to the end of a cycle; a full collection would go over everything twice
 
 local function collect()

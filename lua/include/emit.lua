@@ -1,11 +1,11 @@
 --[[ emit: append one event to the change stream
-  After the arguments in the script's header comes one more: the author of the change, as JSON ({"how":...},
-  registry/events/by.py). The last change that the caller knows may precede it, "<epoch> <seq> <chain> <entry id> ": if
-  Redis has lost that change, the script ends with the error MQLOST and writes nothing. A worker that restores lost
-  changes sends "knew <losses> <seq> " instead; its events have these numbers as the member knew. emit removes the
-  argument from ARGV.
-  GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
-         topics is JSON object text without braces, may be long, or nil; then seq is the seq of the event ]]
+  A script that includes emit has one more argument than its header says: the author of the change, as JSON
+  ({"how":...}, registry/events/by.py). emit removes this argument from ARGV.
+  Before the JSON, the argument may have "<epoch> <seq> <chain> <entry id> ", the last change that the caller knows: if
+  Redis has lost this change, the script ends with the error MQLOST and writes nothing. A worker that restores lost
+  changes sends "knew <losses> <seq> " instead; its events have these numbers as the member knew.
+  GIVES  emit(type, members, topics): members are JSON members, each with a comma before it, or ""; topics are the
+         members of the event's topics, or nil. It sets seq to the seq of the event ]]
 --- @include "include/expect"
 expect("stream", P .. "changes")
 local known, by = string.match(table.remove(ARGV) or "", '^([^{]*)({"how":".*)$')
@@ -22,7 +22,8 @@ if known_epoch and (known_epoch ~= epoch or known_chain ~= chain) then
     if found then
       return string.find(string.sub(found[2][2], 1, 90), '"chain":"' .. known_chain, 1, true)
     end
-    local first = call("XRANGE", P .. "changes", "-", "+", "COUNT", 1)[1] -- or the entry was trimmed
+    -- the change is not lost if its entry was trimmed
+    local first = call("XRANGE", P .. "changes", "-", "+", "COUNT", 1)[1]
     return seq >= tonumber(known_seq)
       and (not first or tonumber(string.match(first[2][2], '^{"seq":(%d+)')) > tonumber(known_seq))
   end
@@ -35,11 +36,11 @@ local function emit(kind, members, topics)
   seq, topics = seq + 1, topics and ',"topics":{' .. topics .. "}" or ""
   local body = ',"after":"' .. chain .. '","type":"' .. kind .. '","by":' .. by
     .. (knew ~= "" and ',"knew":[' .. knew .. "]" or "") .. members
-  -- A hash of this event and of the chain before it: two histories with the same chain are equal up to here. So a
-  -- reader finds the last change that it has in common with a Redis that lost changes and then got others.
+  -- A hash of this event and of the chain before it: two histories with the same chain are equal up to this event. If
+  -- Redis lost changes and then got other changes, a reader finds by it the last change before the loss.
   chain = string.sub(redis.sha1hex(int(now_ms) .. body .. #topics), 1, 16)
   body = '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"chain":"' .. chain .. '"' .. body
-  -- Each event has the bytes of all events so far: the first and the last give the size of the stream (trim_streams).
+  -- "at" is the bytes of all events so far: the first and the last "at" give the size of the stream (trim_streams).
   changes_bytes = changes_bytes + #body + #topics
   local id = call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
     body .. topics .. ',"at":' .. int(changes_bytes) .. "}") -- one concatenation: topics may have 26 kB

@@ -1,6 +1,6 @@
---[[ emit_topics: one change in as many events as its topics need; readers apply only whole sets
-  GIVES  emit_topics(type, broker_name, members, bodies): bodies are JSON texts of <= 500 topics; moves the
-         row's rev to the seq of the last event ]]
+--[[ emit_topics: append one change as several events (parts), if one event cannot have all its topics
+  GIVES  emit_topics(type, broker_name, members, bodies): bodies are JSON texts of <= 500 topics, one for each event.
+         It sets the row's rev to the seq of the last event ]]
 --- @include "include/emit"
 local function emit_topics(kind, broker_name, members, bodies)
   local parts = math.max(1, #bodies)

@@ -1,7 +1,6 @@
 --[[ expect: refuse keys of the wrong type before anything is written, since Redis rolls nothing back
   GIVES  expect(kind, key...): an error that names the first key that exists and is of another type
-         expect_hashes(keys): the same for many keys; one EXISTS covers a hundred, so that new keys cost 1/100 of
-         a call each ]]
+         expect_hashes(keys): the same for many keys, most of which do not exist; one EXISTS covers a hundred of them ]]
 local function expect(kind, ...)
   local keys = {...}
   for i = 1, #keys do

@@ -1,8 +1,9 @@
 --[[ give_up: delete the channel entries of a worker that is dead, or is shutting down
   GIVES  give_up(incarnation, limit) -> entries deleted, whether there is more. It deletes at most limit entries, and
-         removes no broker: live brokers send heartbeats through other front ends; include/disconnected has the others.
-         A front end "direct:..." is a broker's own process, which writes to Redis itself: its end is the close of the
-         broker's connection. The end of any other front end says nothing about its brokers. ]]
+         removes no broker: a live broker sends heartbeats through other front ends; for a broker without other entries
+         see include/disconnected.
+         A front end "direct:..." is a broker's own process, which writes to Redis itself: if it ends, the broker has
+         ended. The end of any other front end says nothing about its brokers. ]]
 --- @include "include/hash"
 --- @include "include/disconnected"
 local function give_up(incarnation, limit)

@@ -1,6 +1,6 @@
---[[ heard: one entry on the heartbeat stream
-  GIVES  heard(who, broker_name, front_end, kind, since_ms, bytes): broker_name "" where the beat names none; kind is
-         same, changed, refused or touch; since_ms is the previous sign of life, over whichever front end (nil = none).
+--[[ heard: append one entry to the heartbeat stream
+  GIVES  heard(who, broker_name, front_end, kind, since_ms, bytes): broker_name "": the heartbeat has none; kind: same,
+         changed, refused or touch; since_ms: the broker's previous heartbeat at any front end (nil = none).
          The entry's schema: registry/events/journal.py ]]
 --- @include "include/expect"
 expect("stream", P .. "heartbeats")

@@ -1,4 +1,4 @@
---[[ in_chunks: one command over many members, below Lua's limit of what unpack can push
+--[[ in_chunks: one command over many members, as unpack cannot return more than some thousand at a time
   GIVES  in_chunks(command, key, members) ]]
 local function in_chunks(command, key, members)
   for first = 1, #members, 4000 do

@@ -1,6 +1,6 @@
---[[ keep_registered: keep the queue data that a broker registered, beside what an operator has set since
-  A registration with the same DataVersion leaves alone what was set, unless it differs from what the broker registered
-  before (docs/differences.md D33).
+--[[ keep_registered: when an operator changes queue data, store what the broker registered beside the new value
+  A registration with the same DataVersion keeps the operator's value, unless the broker sends other queue data than it
+  registered before (docs/differences.md D33).
   GIVES  keep_registered(data, before) -> the queue data to store; before: the queue data until now, false = none ]]
 local function keep_registered(data, before)
   if not before or string.find(data, '"b":', 1, true) then

@@ -1,19 +1,17 @@
---[[ keep_seen: note that brokers can be heard, and move deadlines by the time in which they could not
-  GIVES  keep_seen(), and up_since afterwards.
-         A gap is more than three lease renewals without one: Redis or all front ends were away or paused, or the clock
-         of Redis jumped, forward or back. All deadlines move by its length, so each broker has as much time left as
-         before it; an overdue broker stays overdue. So only time in which brokers could be heard counts as silence: a
-         live broker beats several times within its timeout, and a dead one is removed after it, however many gaps there
-         are.
-         A broker without a connection (include/disconnected) may beat once after the end of the gap, if its deadline
-         allows.
+--[[ keep_seen: store the time of a lease renewal, and after a gap move the brokers' deadlines by the gap
+  GIVES  keep_seen(); it sets up_since after a gap.
+         A gap is a time in which three lease renewals in a row are missing: Redis or all front ends were away or
+         paused, or the clock of Redis jumped. During a gap nobody can receive heartbeats, so the gap does not count as
+         silence of a broker: all deadlines move by its length. A broker that was overdue before the gap stays overdue.
+         A broker without a connection (include/disconnected) has time for one heartbeat after the end of the gap, but
+         not beyond its deadline.
   COST   O(1); after a gap O(brokers) ]]
 --- @include "include/collect"
 --- @include "include/seen"
 --- @include "include/disconnected"
 local BROKERS_AT_ONCE = 250
 
--- Start with the latest deadlines if they move later, else with the earliest: so those not yet moved keep their ranks.
+-- A gap > 0 moves the latest deadlines first, a gap < 0 the earliest: so the other deadlines keep their ranks.
 local function move(key, gap_ms)
   for first = 0, call("ZCARD", key) - 1, BROKERS_AT_ONCE do
     local from, to = first, first + BROKERS_AT_ONCE - 1

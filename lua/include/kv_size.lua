@@ -1,14 +1,14 @@
---[[ kv_size: limits of the KV configuration: bytes of a namespace, bytes of all, and the number of namespaces
-  GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored (nil: it may), and the size then;
-         old is the present value or nil.
-         no_namespace(kv_namespace) -> why the namespace may not be made (nil: it may, or it is there).
-         save_size(kv_namespace, size); smaller(kv_namespace, key, old): that key is gone.
-         A size is the bytes of keys and values. The HASH kv_sizes keeps it; a size that is missing there is counted ]]
+--[[ kv_size: limits of the KV configuration: number of KV namespaces, and keys and bytes of one and of all of them
+  GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored, or nil and the new size;
+         old is the present value, false = none.
+         no_namespace(kv_namespace) -> why the namespace may not be made, or nil.
+         save_size(kv_namespace, size); smaller(kv_namespace, key, old): subtracts a deleted key.
+         A size is the bytes of keys and values. The HASH kv_sizes has the sizes; a missing size is counted ]]
 --- @include "include/expect"
 --- @include "include/collect"
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
 local MOST_NAMESPACES = 1000
--- The limit of all namespaces together: every front end holds them, and each snapshot reads them.
+-- The limits of all KV namespaces together: every front end has all in memory, and every snapshot reads all.
 local MOST_ALL_BYTES, MOST_ALL_KEYS = 64 * 1024 * 1024, 200000
 expect("hash", P .. "kv_sizes")
 

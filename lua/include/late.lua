@@ -1,9 +1,8 @@
---[[ late: an unregistration that is executed long after it was sent
-  GIVES  heard_since(who, said_ago_ms, known_up_since, renewed_ms): whether a sign of life of the broker came, over any
-         connection, after it sent the unregistration. If so, the broker has come back, and the unregistration is
-         ignored. If there was a gap (gap_since of include/seen) since the caller's last lease renewal, any sign of life
-         after that renewal counts as later than the unregistration. known_up_since is what the renewal returned,
-         renewed_ms its time; "" = the caller renews no lease ]]
+--[[ late: recognise an unregistration that is executed long after it was sent
+  GIVES  heard_since(who, said_ago_ms, known_up_since, renewed_ms): whether the broker sent a heartbeat after it sent
+         the unregistration. Then the broker has come back, and the caller ignores the unregistration.
+         known_up_since, renewed_ms: result and time of the caller's last lease renewal, "" = it has no lease. After a
+         gap since the renewal (gap_since of include/seen), every heartbeat after the renewal counts as later ]]
 --- @include "include/seen"
 local function heard_since(who, said_ago_ms, known_up_since, renewed_ms)
   local update_ms = tonumber(call("HGET", P .. "live:" .. who, "update_ms") or "")

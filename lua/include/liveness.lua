@@ -1,15 +1,15 @@
---[[ liveness: a sign of life, and the channel it came over
-  GIVES  check_liveness(who, channel): checks the types of the keys that the other two write
-         refresh(who, timeout_ms, closed_at, update_ms): last update, beat with its TTL, deadline, and how long the
-         broker takes between beats; forgets closed connections. closed_at, update_ms: as read
+--[[ liveness: store a heartbeat, and the channel (connection) that it came over
+  GIVES  check_liveness(who, channel): checks the types of the keys that refresh and attach write
+         refresh(who, timeout_ms, closed_at, update_ms): sets last update, beat with its TTL, deadline and the time
+         between heartbeats; deletes closed_at. closed_at, update_ms: their present values
          attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@b<opened_ms>".
-         One entry a front end: within one worker the last registration's connection wins; between two workers
-         the younger connection wins, by the machine's monotonic clock. Otherwise a worker that was paused
-         could process old bytes of a connection that the broker has abandoned. It would take over the broker, and
-         then remove it when that connection closes. ]]
+         A broker has one channel for each front end. Of two connections to one worker, the connection of the last
+         registration wins; of two connections to different workers, the younger one (opened_ms, by the machine's
+         monotonic clock). Otherwise a paused worker that reads old bytes of an abandoned connection would take over
+         the broker, and remove it when that connection closes. ]]
 --- @include "include/expect"
 --- @include "include/seen"
--- A broker sends each beat to all front ends, one soon after the other.
+-- A broker sends each heartbeat to all front ends within this time.
 local SAME_BEAT_MS = 1000
 
 local function check_liveness(who, channel)
@@ -30,7 +30,7 @@ local function refresh(who, timeout_ms, closed_at, update_ms)
   end
   if closed_at then
     call("HDEL", key, "closed_at", "closed_as")
-    redis.pcall("ZREM", P .. "disconnected", who) -- expire_brokers ignores a broker that is left in it
+    redis.pcall("ZREM", P .. "disconnected", who) -- pcall: if it fails, expire_brokers ignores the entry
   end
   call("SET", P .. "beat:" .. who, int(now_ms), "PX", timeout_ms)
   call("ZADD", P .. "deadlines", int(good_ms + timeout_ms), who)
@@ -56,11 +56,10 @@ local function attach(who, front_end, channel, only_if_none)
     if there and new and there > new and call("EXISTS", P .. "lease:" .. holder) == 1 then
       return
     end
-    -- a broker that comes back through another worker is no longer held by the first
     call("SREM", P .. "held:" .. holder, who)
   end
   call("HSET", key, front_end, channel)
   call("SADD", P .. "held:" .. incarnation, who)
-  -- without its lease the worker is listed all the same, so that the reaper finds what it left
+  -- also a worker without lease is in leases: so reap_worker finds its channels
   call("SADD", P .. "leases", incarnation)
 end

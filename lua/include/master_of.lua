@@ -1,6 +1,6 @@
---[[ master_of: the answer to a slave about its master
-  GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or false; only for slaves,
-         and only while the master is alive under the slave's own cluster name ("" with compat 4.8) ]]
+--[[ master_of: masterAddr and haServerAddr for the answer to a slave
+  GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or false; "", false for a master,
+         and if no master is alive under the slave's cluster name ("" with compat 4.8) ]]
 local function master_of(cluster, broker_name, broker_id)
   if broker_id == "0" then
     return "", false

@@ -1,9 +1,8 @@
---[[ open: what every script starts with, and every other include uses
+--[[ open: the first include of every script, which all other includes use
   KEYS[1] is the namespace's meta HASH, "mq:{<namespace>}:meta".
-  GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, int(number), stream_limits
-         ("<changes> <heartbeats> <lookups>", the most entries each may have, as the last sweep set them), seen_ms and
-         up_since (include/seen); an error reply, before anything is written, if the namespace was never initialised (a
-         Redis that came back empty) ]]
+  GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, int(number), seen_ms and up_since
+         (include/seen), stream_limits ("<changes> <heartbeats> <lookups>", the most entries of each stream, which
+         trim_streams stored). An error reply, before any write, if there is no namespace (Redis came back empty) ]]
 local call = redis.call
 local P = string.sub(KEYS[1], 1, -5)
 local meta = call("HMGET", KEYS[1], "epoch", "seq", "config_rev", "clock_offset_ms", "stream_limits",

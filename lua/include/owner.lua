@@ -1,14 +1,15 @@
 --[[ owner: which user asks for a change, which of his rights were checked, and which user owns a broker process
-  GIVES  asked_by(argument) -> caller, enforced. The argument is "" if authentication is off: caller is nil. "=" and the
-         user's name: other users' brokers must not change. "~" and the name (mode observe): they may, and the reply
-         names the owner. No name: an anonymous user. After the name come a line feed and one line for each resource
-         for which his right was checked, cluster:NAME or broker:NAME; the line * stands for all resources.
+  The argument owner of a script is "" if authentication is off. Else it is "=" (mode enforce: the caller must not
+  change brokers of other users) or "~" (mode observe: he may, and the reply names the owner), the user's name ("" =
+  anonymous), a line feed, and a line for each resource for which his right was checked: cluster:NAME, broker:NAME, or
+  * for all resources.
+  GIVES  asked_by(argument) -> caller (nil: authentication is off), enforced
          ask_for(argument, resources) -> {"ASK", seq, resource, ...}: the resources for which the right was not checked;
          the script returns this before it writes. nil: all were checked
          names_in(asks, fields) adds broker:NAME for each brokerName among the fields of a live info
          foreign(caller, user, n) -> the owner if it is not the caller, else nil. user and n are fields of the live
-         info; user is "<n> <owner>", and counts only if n is equal: an older release, which knows no owners, writes a
-         new n and leaves user as it is.
+         info. user is "<n> <owner>", and counts only if its n is equal: an older release, which knows no owners, writes
+         a new n and leaves user as it is.
          foreign_at(caller, addr) -> the owner of an address in any cluster, if it is not the caller ]]
 local function asked_by(argument)
   if argument == "" then

@@ -1,10 +1,9 @@
 --[[ processes: the status that each process of the registry writes
   GIVES  check_processes(): checks the types of the keys that the functions below write
-         tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/processes.py
-         tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
+         tell_process(id, process): stores "<time> <process>"; process is JSON of registry/store/processes.py
+         tell_peers(id, peers): stores the addresses of its brokers' connections (JSON)
          forget_process(id)
-         forget_old_processes(): removes processes that wrote no status for an hour. For readers a process is gone when
-         it wrote none for the length of a lease.
+         forget_old_processes(): removes processes that wrote no status for an hour
   COST   O(1); forget_old_processes O(processes) ]]
 --- @include "include/expect"
 local PROCESS_KEPT_MS = 3600000

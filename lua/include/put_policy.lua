@@ -1,10 +1,10 @@
 --[[ put_policy: write users and the mode of authentication, and tell every front end that there is a new revision
-  GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}, JSON "" removes the
-         user; changed and mode_changed are the revisions that wrote them. The time of last use of a removed secret is
-         deleted.
-         The policy keeps the revision that last changed each user, also of removed users. When there are more than
-         MOST_REMOVED of these, it forgets them all, and keeps the highest of their revisions as "forgotten".
-         The event has only the revision. meta has a copy of it and of the mode for logins that cannot read the rest. ]]
+  GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}; JSON "" removes the
+         user. changed and mode_changed: the revisions of these changes. It deletes the time of last use of a removed
+         secret.
+         The HASH policy has the revision of each user's last change, also of removed users. If it has more than
+         MOST_REMOVED removed users, put_policy deletes them, and stores the highest of their revisions as "forgotten".
+         meta has a copy of revision and mode for logins that cannot read the policy. ]]
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/auth"

@@ -1,13 +1,13 @@
 --[[ queue_data: change the perm of every topic of a brokerName, with the event bodies of the change
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
-         topics each), write(), rest. change(data, topic) returns the new queue data. plan_perms writes nothing, only
-         write() does. most: about how many topics it reads, beginning at the given rest; nil: all topics. The returned
-         rest is "" if no topic is left; else a later script continues with it.
+         topics each), write(), rest. change(data, topic) returns the new queue data. plan_perms only reads; write()
+         writes. most: about how many topics it reads, beginning at the given rest; nil: all topics. The returned rest
+         is "" if no topic is left; else a later script continues with it.
          with_perm(data, change) -> the queue data with the perm change(perm)
          without_write(data) -> the queue data without the write permission ]]
 --- @include "include/collect"
 --- @include "include/rest"
-local TOPICS_AT_ONCE = 250 -- half of what an event takes; about as many names are in memory at a time: see collect
+local TOPICS_AT_ONCE = 250 -- half of an event's topics; see include/collect
 
 local function with_perm(data, change)
   return (string.gsub(data, '("p":)(%-?%d+)', function(name, perm)
@@ -34,7 +34,7 @@ local function plan_perms(broker_name, change, most, rest)
         bodies[#bodies + 1] = text
       end
       last_is_half = not last_is_half
-      plan[#plan + 1] = cmsgpack.pack(cells) -- one text for all these cells, not two for each topic: see collect
+      plan[#plan + 1] = cmsgpack.pack(cells) -- one text in memory, not two for each topic: see include/collect
       body, cells = {}, {}
     end
   end

@@ -2,13 +2,12 @@
   GIVES  STREAMS; stream_id(text) -> ms, number; before(a, b): is id a older than id b;
          decode_reader(text) -> {seen_ms, silent, positions}, or nil: it is no reader; read_readers() -> name -> reader;
          positions: stream -> {id, needs, seq, at, state}.
-         id is the last entry that the reader acknowledged. needs: if this entry was trimmed,
-         the reader has a gap. It equals id; for a reader without an id it is the oldest entry of the stream.
+         id: the last entry that the reader acknowledged. needs: the entry whose loss is a gap for the reader; it is id,
+         or the oldest entry of the stream if the reader has acknowledged no entry.
          save_reader(name, reader);
          state_of(stream) -> {entries, bytes, first, last, first_seq, last_seq, first_at, last_at}
-         behind(state, position) -> entries, bytes (-1 = not known), ms. Exact for changes, which are numbered;
-         for other streams exact while the reader has not passed the oldest entry, else estimated from the
-         times. ]]
+         behind(state, position) -> entries, bytes (-1 = not known), ms. Exact for changes, as they have a seq. For
+         other streams estimated from the times, unless the reader is at or before the oldest entry. ]]
 local STREAMS = {"changes", "heartbeats", "lookups"}
 
 local function stream_id(text)
@@ -22,7 +21,7 @@ local function before(a, b)
   return a_ms < b_ms or (a_ms == b_ms and a_number < b_number)
 end
 
--- Redis users of readers may write this HASH: a field that is no reader is ignored, so that it cannot block trimming.
+-- Readers' Redis users may write this HASH: a field that is no reader is ignored, so it cannot block trim_streams.
 local function decode_reader(text)
   local fine, reader = pcall(cjson.decode, text)
   if not fine or type(reader) ~= "table" or type(reader.positions) ~= "table" or type(reader.seen_ms) ~= "number" then
@@ -56,7 +55,7 @@ end
 -- an entry's members seq and at (the bytes of all entries up to this one), nil if it has none, and its length
 local function numbers_of(entry)
   local text = entry[2][2]
-  -- an entry may have 25 kB: only its ends are looked at
+  -- only the two ends: an entry may have 25 kB
   local seq, at = string.match(text, '^{"seq":(%d+)'), string.match(string.sub(text, -30), '"at":(%d+)}$')
   return tonumber(seq), tonumber(at), #text
 end

@@ -1,12 +1,12 @@
 --[[ remove_who: take one broker process out of every table
-  GIVES  remove_who(who, reason, cause): reason is the event's type, cause a member of it. Removes the address from the
-         row of every brokerName that it is in. A name without addresses is removed from every cluster, and its queue
-         data (one key, include/topic_sets) is deleted. A name with addresses but no master loses its write permission
-         if acting masters are enabled (include/wiping). An id that another address took meanwhile stays with that
-         address. The address stays in a row if it also registered this brokerName under another cluster: the broker
-         came back under that cluster without closing its channel first.
-         Also gives its steps: check_who(who), before anything is written; remove_from_row(...), with who nil if the
-         process lives and only leaves this row; forget_who(who).
+  GIVES  remove_who(who, reason, cause): reason is the event's type, cause a member of it. It removes the address from
+         the rows of its brokerNames. A name without addresses is removed from every cluster, and its queue data (one
+         key, include/topic_sets) is deleted. A name with addresses but no master loses its write permission if acting
+         masters are enabled (include/wiping). An id that another address has taken stays. The address stays in a row
+         if it also registered this brokerName under another cluster: the broker came back under that cluster without
+         closing its channel first.
+         Steps for other scripts: check_who(who), before any write; remove_from_row(...), with who nil if the process
+         only leaves this row; forget_who(who).
          topics_of(who) -> the most topics that remove_who(who) can take the write permission from.
   COST   O(topics that lose write permission), at most the room of include/wiping ]]
 --- @include "include/expect"
@@ -137,7 +137,7 @@ local function remove_who(who, reason, cause)
       local name = string.sub(field, 6)
       expect("hash", P .. "broker:" .. name)
       if call("HGET", P .. "broker:" .. name, "acting") == "1" then
-        expect("hash", P .. "queues:" .. name) -- without acting masters this key is only deleted, whatever its type is
+        expect("hash", P .. "queues:" .. name) -- without acting masters this key is only deleted, so any type is fine
       end
     end
   end
@@ -154,7 +154,7 @@ local function remove_who(who, reason, cause)
       end
       local row = stays and hash(P .. "broker:" .. name)
       if row and holds_addr(row, live.addr) then
-        -- the row does not change: the event only tells readers that this process is gone
+        -- the row does not change: the event only says that this process is gone
         emit_topics(reason, name, members_of(who, live.addr, live.cluster, cause) .. ',"row":' .. row_json(row), {})
       else
         remove_from_row(name, who, live.addr, reason, live.cluster, cause)

@@ -1,7 +1,7 @@
 --[[ rest: the position from which a later script continues a scan
   GIVES  cursor_of(rest) -> the cursor to continue from; "0", the beginning, for "" and for a rest from another server:
-         only the server that gave a cursor understands it, and after a failover the scan begins again
-         rest_of(cursor) -> rest, "" when the scan is over ]]
+         a cursor is valid only at the server that gave it, so after a failover the scan begins again
+         rest_of(cursor) -> rest, "" = the scan is complete ]]
 local function this_server()
   return string.match(call("INFO", "server"), "run_id:(%x+)") or ""
 end

@@ -1,14 +1,14 @@
 --[[ topic_sets: the SETs topic:<topic> (the brokerNames that have the topic) and topics (all topics)
   GIVES  try: as call, but a key of another type is no error
-         enter(broker_name, flat): flat is topic, queue data, topic, ...; enters them at once
-         gained(broker_name, flat, count): HSET stored flat, with count new topics
-         lost(broker_name, topics): their queue data is gone
-         leave(broker_name): takes its queue data away as a whole
-         Up to AT_ONCE topics are entered immediately. More would cost Redis a microsecond each: tidy_topics does
-         it later. "arriving" has the brokerNames that gained many topics; leaving:<number> is the queue data of one
-         that left.
-         The sets are only an index. The queue data decides: a member without queue data is about to be removed.
-         So a key of another type in the place of a set does not stop registrations. ]]
+         enter(broker_name, flat): adds topics to the sets; flat is topic, queue data, topic, ...
+         gained(broker_name, flat, count): to be called after HSET stored flat, with count new topics
+         lost(broker_name, topics): to be called after the queue data of these topics was deleted
+         leave(broker_name): deletes all queue data of a brokerName
+         More than AT_ONCE topics would cost Redis too much time at once (a microsecond each): tidy_topics enters or
+         removes them later. "arriving" has the brokerNames that gained many topics; leaving:<number> is the queue data
+         of a brokerName that left.
+         The sets are only an index, and queue data decides: a member without queue data does not count. So a key of
+         another type in the place of a set does not stop registrations. ]]
 --- @include "include/expect"
 local AT_ONCE = 64
 local try = redis.pcall

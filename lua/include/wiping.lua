@@ -1,12 +1,12 @@
---[[ wiping: take the write permission of a brokerName that lost its last master, in parts if it has many topics
+--[[ wiping: take the write permission of a brokerName that lost its last master, in several steps if it has many topics
   GIVES  room: how many topics this script may still change, so that it takes Redis some 30 ms at most
-         plan_wipe(name, nil) -> event bodies of the topics that there is room for, write(); write also notes if topics
-         are left
+         plan_wipe(name, nil) -> event bodies of at most room topics, write(); write() also enters the name into the
+         HASH wiping if topics are left
          wipe_on(name): continues the wipe of a name -> whether no topic is left
-         wipe_names(): the same for all names with topics left -> whether no topic is left
-         expire_brokers continues a wipe, and finish_wipe ends it before the name registers. Meanwhile
-         the name keeps its write permission for the topics that are left. A 217 may set it, but the wipe removes it.
-  EVENTS write_perm_set for each part but the first, which is part of the event that took the master away ]]
+         wipe_names(): continues the wipes of all names -> whether no topic is left
+         expire_brokers continues a wipe, and finish_wipe completes it before the name registers. Until then the topics
+         that are left keep their write permission. A request 217 may set it, but the wipe removes it.
+  EVENTS write_perm_set for each step except the first, whose topics are in the event that removed the master ]]
 --- @include "include/expect"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"

@@ -3,8 +3,8 @@
     mqregistry redis-cli EVAL_RO "$(cat lua/inspect/route.lua)" 1 'mq:{default}:meta' topic1      # Redis 7 and Valkey
   KEYS[1] meta   of the namespace
   ARGV[1] topic
-  RETURNS lines: the topic's queueDatas, brokerDatas and filterServerTable, as TopicRouteData has them; if no brokerName
-          has the topic, one line that says so
+  RETURNS lines: the topic's queueDatas, brokerDatas and filterServerTable, like TopicRouteData; one line if no
+          brokerName has the topic
   COST    O(brokerNames that have the topic, or have just registered) ]]
 local P, topic, lines = string.sub(KEYS[1], 1, -5), ARGV[1], {ARGV[1]}
 local function add(indent, text)

@@ -2,16 +2,16 @@
     mqregistry redis-cli --eval lua/inspect/tables.lua 'mq:{default}:meta' , 100
     mqregistry redis-cli EVAL_RO "$(cat lua/inspect/tables.lua)" 1 'mq:{default}:meta'            # Redis 7 and Valkey
   KEYS[1] meta  of the namespace
-  ARGV[1] most  int   rows of each table that are shown; none: 1000
+  ARGV[1] most  int   rows of each table that are shown; default 1000
   RETURNS lines: topicQueueTable, brokerAddrTable, clusterAddrTable, brokerLiveTable, filterServerTable, each with its
-          rows, which are indented
+          indented rows
   COST    O(most) ]]
 local P, most, lines = string.sub(KEYS[1], 1, -5), tonumber(ARGV[1] or "1000"), {}
 local function add(indent, text)
   lines[#lines + 1] = string.rep("  ", indent) .. text
 end
 
--- the first names of a SET, or of the ZSET deadlines, and how many it has
+-- at least the first `most` names of a SET, or of the ZSET deadlines, and how many names it has
 local function names_of(what)
   local is_set = redis.call("TYPE", P .. what).ok ~= "zset"
   local all, cursor, found = redis.call(is_set and "SCARD" or "ZCARD", P .. what), "0", {}

@@ -1,11 +1,11 @@
---[[ topics: which topics there are, and at which brokerNames; read only, for redis-cli
+--[[ topics: every topic with its brokerNames; read only, for redis-cli
     mqregistry redis-cli --eval lua/inspect/topics.lua 'mq:{default}:meta' , 'order*' 100
     mqregistry redis-cli EVAL_RO "$(cat lua/inspect/topics.lua)" 1 'mq:{default}:meta'            # Redis 7 and Valkey
   KEYS[1] meta     of the namespace
-  ARGV[1] pattern  as SCAN takes it; none: all
-  ARGV[2] most     int   topics that are shown; none: 1000
-  RETURNS lines: "<topic>: <brokerName>, <brokerName>"; last, what is not shown
-  COST    O(topics) where few match, else O(most) ]]
+  ARGV[1] pattern  as of SCAN; default: all topics
+  ARGV[2] most     int   topics that are shown; default 1000
+  RETURNS lines: "<topic>: <brokerName>, <brokerName>"; at the end what is not shown
+  COST    O(topics) if few match, else O(most) ]]
 local P, pattern, most = string.sub(KEYS[1], 1, -5), ARGV[1] or "*", tonumber(ARGV[2] or "1000")
 local topics, cursor = {}, "0"
 repeat
