@@ -2,16 +2,16 @@
 
 import sys
 
-signal = __import__("_signal")  # not signal.py: it imports enum first, and Ctrl-C may come in that time
+signal = __import__("_signal")  # signal.py would import enum first, and Ctrl-C may come meanwhile
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C at any moment ends the process without a traceback, with 130 for a shell.
+    """Run the command line; Ctrl-C ends the process at any moment without a traceback, with exit status 130.
 
     While modules are imported and while the interpreter ends, the system's default action ends the process: Python's
-    handler would raise KeyboardInterrupt anywhere, and some modules turn that into another error.
+    handler would raise KeyboardInterrupt anywhere, and some modules turn this exception into another error.
     """
-    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else SIGINT is ignored, as under nohup
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # False: SIGINT is ignored, as under nohup
     if raises:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .cli import INTERRUPTED

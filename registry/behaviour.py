@@ -1,9 +1,9 @@
 """The differences between the NameServers of RocketMQ 4.8.0 and 5.x, as named flags.
 
-A namespace is made for one of the two (``--compat``), and each of its front ends gets the same :class:`Behaviour`. The
-number at each flag is its row in the table "4.8.0 -> 5.3.3" of docs/semantics.md. There is no flag if this project
-differs from both (docs/differences.md): unknown codes are answered (6, 21), removals are complete before the answer
-(5, 18), the order of lists does not depend on hashes (23).
+A namespace is made for one of the two (``--compat``), and all its front ends have the same :class:`Behaviour`. The
+number at each flag is its row in the table "4.8.0 -> 5.3.3" of docs/semantics.md. Some rows have no flag, because this
+project differs from both versions (docs/differences.md): it answers unknown codes (6, 21), completes a removal before
+it answers (5, 18), and sorts lists without hashes (23).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .model import DataVersion, Registration, who
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How one version behaves; the comment at each flag is the number of its row."""
+    """How one version of the NameServer behaves."""
 
     compat: str
     reply_version: int
@@ -29,14 +29,14 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     proxy_protocol: bool  # 20
     """A front end waits for the first 12 bytes of a connection, because a PROXY protocol header may come first."""
     keeps_empty_binary_fields: bool
-    """An extField of length 0 in a binary header is an empty text; otherwise it is null."""
+    """An extField of length 0 in a binary header is an empty text, not null."""
 
     refuses_first_single_topic: bool  # 1
-    null_topics_are_void: bool  # 1: counting the topics fails in Java
+    null_topics_are_void: bool  # 1: Java fails when it counts the topics
     unregisters_by_id: bool  # 2
     restores_deleted_topics: bool  # 3
     live_by_cluster: bool  # 4
-    """The keys of the live table and of the filter servers are (cluster, address), else the address alone."""
+    """The live table and the filter servers have the key (cluster, address), not only the address."""
     state_versions: bool  # 7
     acting_masters: bool  # 8, 9
     heartbeat_timeouts: bool  # 26
@@ -47,7 +47,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     version_query_always_refreshes: bool  # 25
 
     standard_json: bool  # 10
-    """The broker ids in a route are quoted if the request asks for it."""
+    """The broker ids in a route are quoted if the request asks for standard JSON."""
     old_bodies: bool  # 11, 12
     """Bodies have topicSynFlag, and neither enableActingMaster nor zoneName."""
 
@@ -56,7 +56,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     ignored_settings: frozenset[str]  # 22
     """Keys that only the other version has: they have no effect, 318 treats them as unknown, 319 does not show them."""
     shown_settings: tuple[str, ...]  # 22
-    """The keys that 319 shows, in this order; () = the keys that 5.x shows, sorted."""
+    """The keys that 319 shows, in this order; () = all keys of 5.x, sorted."""
     shown_defaults: dict[str, str]  # 22
     """Defaults that differ from those of 5.x."""
 
@@ -65,7 +65,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
         return who(cluster if self.live_by_cluster else "", broker_addr)
 
     def seen(self, registration: Registration) -> Registration:
-        """A registration without the parts that this version does not know."""
+        """A registration without the fields that this version does not know."""
         return msgspec.structs.replace(
             registration,
             data_version=self.seen_version(registration.data_version),
@@ -76,7 +76,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seen_version(self, version: DataVersion) -> DataVersion:
-        """A data version without the parts that this version does not know."""
+        """A data version without the number that 4.8.0 does not know."""
         return version if self.state_versions else DataVersion(version.counter, version.timestamp)
 
 
@@ -155,7 +155,7 @@ def behaviour_of(compat: str) -> Behaviour:
     """The behaviour that the setting ``compat`` names.
 
     Raises:
-        ConfigError: there is no such behaviour.
+        ConfigError: the setting names no version.
     """
     for behaviour in (FIVE, FOUR_EIGHT):
         if behaviour.compat == compat:

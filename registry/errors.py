@@ -26,14 +26,14 @@ class ProtocolError(RegistryError):
 
 
 class LocalProtocolError(ProtocolError):
-    """We were asked to send something that the protocol cannot carry."""
+    """A caller in this process wants to send something that the protocol cannot carry."""
 
 
 class RemoteProtocolError(ProtocolError):
     """The peer sent something that the protocol does not allow.
 
-    ``closes``: whether the Java NameServer closes the connection (frames cannot be told apart after it)
-    or answers with code 1 (a frame that can be answered, but whose content is wrong).
+    closes: True: the Java NameServer closes the connection, because it cannot find the next frame. False: it answers
+    with code 1, because only the content of the frame is wrong.
     """
 
     def __init__(self, message: str, *, closes: bool = False) -> None:
@@ -46,22 +46,22 @@ class RegistrationRejected(RegistryError):
 
 
 class LimitExceeded(RegistryError):
-    """More was to be stored than the registry keeps; definite: nothing was stored. The message names the limit."""
+    """A write exceeds what the registry stores; definite: nothing was stored. The message names the limit."""
 
 
 class NotDecided(RegistryError):
-    """A change would touch more than its sender's right was decided on; definite: nothing was changed.
+    """A change would touch resources for which its sender's right was not checked; definite: nothing was changed.
 
-    resources: what was not decided on, as ``cluster:NAME`` and ``broker:NAME``.
+    resources: these resources, as ``cluster:NAME`` and ``broker:NAME``.
     """
 
     def __init__(self, resources: Iterable[str]) -> None:
         self.resources = tuple(dict.fromkeys(resources))
-        super().__init__(f"nobody decided on {' '.join(self.resources)}")
+        super().__init__(f"the sender's right was not checked for {' '.join(self.resources)}")
 
 
 class RateExceeded(RegistryError):
-    """Somebody does this more often than is granted; definite: nothing was done. The message names the limit."""
+    """A client connects or writes more often than a limit allows; definite: nothing was done. The message names it."""
 
 
 class StoreError(RegistryError):
@@ -69,11 +69,11 @@ class StoreError(RegistryError):
 
 
 class MissingRight(StoreError):
-    """What was asked of Redis is not among the rights of the login; definite: nothing was done."""
+    """The Redis user may not run this command, or not with this key; definite: nothing was done."""
 
 
 class NoNamespace(StoreError):
-    """The namespace is not in this Redis, and the operation makes none."""
+    """The namespace is not in this Redis, and the operation does not create it."""
 
 
 class StoreUnavailable(RegistryError):
@@ -101,4 +101,4 @@ class ClientClosed(RegistryError):
 
 
 class NoRoute(RegistryError):
-    """There is nowhere to send to; the message says why."""
+    """A topic has no queue to send to; the message says why."""

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""An int that is checked when it is decoded."""
+"""An int whose range is checked when it is decoded."""
 
 MASTER_ID = 0
 
@@ -41,7 +41,7 @@ class QueueData(
 ):
     """The queues of one topic at one broker_name (QueueData, without the name).
 
-    As JSON it is what Redis holds, e.g. ``{"r":8,"w":8,"p":6,"f":0}``: short enough for a listpack.
+    Redis holds it as JSON, short enough for a listpack: ``{"r":8,"w":8,"p":6,"f":0}``.
 
     registered: the four numbers that the broker registered, if a request (205, 327, 217) has changed them since.
     """
@@ -59,7 +59,7 @@ class QueueData(
 
 
 class DataVersion(msgspec.Struct, frozen=True):
-    """How new a broker's topic table is; equal only if all three numbers are (5.x)."""
+    """How new a broker's topic table is; in 5.x two versions are equal only if all three numbers are equal."""
 
     counter: int = 0
     timestamp: int = 0
@@ -67,9 +67,9 @@ class DataVersion(msgspec.Struct, frozen=True):
 
 
 class BrokerRow(msgspec.Struct, frozen=True):
-    """One broker_name: its cluster (the first registrant's) and the address of each broker id.
+    """One broker_name: its cluster (of its first registration) and the address of each broker id.
 
-    ``rev`` is the ``seq`` of the last change of this row or of its queue data; 0 when there is no row.
+    rev: the change number (``seq``) of the last change of this row or of its queue data; 0 when there is no row.
     """
 
     cluster: str
@@ -89,7 +89,7 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     topic_sys_flag: Int32 = 0
 
     def queue_data(self) -> QueueData:
-        """The part of it that the route tables keep."""
+        """The fields that the route tables keep."""
         return QueueData(self.read_queue_nums, self.write_queue_nums, self.perm, self.topic_sys_flag)
 
 

@@ -1,7 +1,7 @@
 """Checks names that come from outside, and makes foreign text safe to print.
 
-Topics, clusters, brokers, zones, KV namespaces and KV keys have names; a broker's address counts as one, too. A name
-becomes part of a Redis key, an event, a log line and a terminal's output, so this module limits it.
+Topics, clusters, brokers, zones, KV namespaces and KV keys have names; a broker's address counts as a name. A name
+becomes part of a Redis key, an event, a log line and a terminal's output: so its size and characters are limited.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def fault_of_name(name: str) -> str | None:
-    """Say what is wrong with a name; None when nothing is.
-
-    Returns:
-        a clause that follows the kind of name: "is empty", "has 300 bytes, at most 255 are allowed",
-        "has a control character", "has half of a surrogate pair".
-    """
+    """Say what is wrong with a name, as the end of a sentence: "is empty"; None: nothing is wrong."""
     if not name:
         return "is empty"
     # nearly all names are ASCII, whose size needs no encoding
@@ -43,21 +38,22 @@ def fault_of_name(name: str) -> str | None:
 
 
 def fault_of_address(address: str) -> str | None:
-    """Say what is wrong with a broker's address; None when nothing is.
+    """Say what is wrong with a broker's address; None: nothing is wrong.
 
-    A broker's identity is ``<cluster>|<address>``: with a ``|`` it could be that of a broker in another cluster.
+    A broker's identity is ``<cluster>|<address>``: an address with a ``|`` could make that of another cluster's broker.
     """
     return fault_of_name(address) or ("has a |, which is no part of host:port" if "|" in address else None)
 
 
 def fault_of_names(names: Collection[str]) -> str | None:
-    """Say which of many names has a fault and what it is, as "'name' is empty"; None when none has.
+    """Say which of many names has a fault, and which fault: "'a...' has 300 bytes, at most 255 are allowed".
 
-    Cost: 10,000 usual names take 0.4 ms.
+    None: no name has a fault. Cost: 10,000 usual names take 0.4 ms.
     """
     together = "".join(names)
+    sizes_fit = all(names) and max(map(len, names), default=0) <= MAX_NAME_BYTES
     # printable ASCII has no control characters, and one byte for each character
-    if together.isascii() and (together.isprintable() or not together) and (not names or _sizes_fit(names)):
+    if sizes_fit and together.isascii() and together.isprintable():
         return None
     for name in names:
         fault = fault_of_name(name)
@@ -66,12 +62,8 @@ def fault_of_names(names: Collection[str]) -> str | None:
     return None
 
 
-def _sizes_fit(names: Collection[str]) -> bool:
-    return all(names) and max(map(len, names)) <= MAX_NAME_BYTES
-
-
 def printable(text: str) -> str:
-    r"""Escape the characters that would forge a log line or reach a terminal as a command.
+    r"""Escape the characters that could make a false log line, or that a terminal takes for a command.
 
     >>> printable("orders\n2026 ERROR forged\x1b[2J")
     'orders\\n2026 ERROR forged\\x1b[2J'
@@ -82,13 +74,13 @@ def printable(text: str) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats log records so that no foreign text in them forges a line or acts on a terminal.
+    """Formats log records, and escapes foreign text in them as :func:`printable` does.
 
     A message is one line. A traceback keeps its lines; they are indented, so that none of them looks like a record.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, made safe to print."""
+        """The line of a record, made safe to print."""
         return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:

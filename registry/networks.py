@@ -22,13 +22,13 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only its own machine can reach a host, which is a name or an address."""
+    """Whether a host, a name or an address, can be reached only from its own machine."""
     address = parse_address(host)
     return host == "localhost" if address is None else address.is_loopback
 
 
 def why_unreachable(broker_addr: str, sender: str) -> str:
-    """Why other machines can hardly reach a broker at its registered address; "": they may.
+    """Why other machines probably cannot reach a broker at its registered address; "" = no reason is known.
 
     Args:
         broker_addr: ``host:port``, as the broker registers it.
@@ -44,11 +44,11 @@ def why_unreachable(broker_addr: str, sender: str) -> str:
     if source is None or source.is_loopback:
         return ""
     if address.is_loopback:
-        return "at which every machine finds itself alone"
+        return "where each machine reaches only itself"
     if address.is_link_local and not source.is_link_local:
-        return "which is of one link alone"
+        return "which only machines on the same link reach"
     if address in _DOCKER and source not in _DOCKER:
-        return "which is of a network of Docker within one machine"
+        return "which is in a Docker network inside one machine"
     return ""
 
 
@@ -83,7 +83,7 @@ class Networks:
 
     @classmethod
     def of_setting(cls, text: str) -> Networks:
-        """The list that a setting has as text: ``127.0.0.0/8;::1;10.1.2.3``."""
+        """The list in a setting's text: ``127.0.0.0/8;::1;10.1.2.3``."""
         return cls(part for part in text.split(";") if part.strip())
 
     def __bool__(self) -> bool:
@@ -97,5 +97,5 @@ class Networks:
         return any(v == version and first <= number <= last for v, first, last in self._ranges)
 
     def has_host(self, host: str) -> bool:
-        """Whether one of the networks has a host, which is an address without a port, as a socket names it."""
+        """The same for the text of an address without a port."""
         return self.has(parse_address(host))

@@ -1,8 +1,8 @@
 """Writes stdout, stderr and log files in threads, so that no slow reader or disk can block a process.
 
-A pipe holds 64 kB; then a write waits until somebody reads, perhaps for ever: a terminal after Ctrl-S, a pager, a
-log driver that hangs. Here a write only puts text into a bounded queue. Text that does not fit is dropped and counted,
-and when lines are written again, the log says how many are missing.
+A pipe holds 64 kB. When it is full, a write waits until somebody reads, perhaps for ever: a terminal after Ctrl-S, a
+pager, a log driver that hangs. So a write only puts text into a queue of limited size, and a thread writes the queue.
+Text that does not fit is dropped, and later the log says how many lines are missing.
 
 A process that forks must not have threads: :func:`pause_output` ends them, and the next write starts them again.
 """
@@ -33,7 +33,7 @@ class Outlet:
     """A queue of texts, and the thread that writes them.
 
     Args:
-        name: of the file that it writes, for the log.
+        name: the file's name in the log.
         write: writes one text; it may wait, and raises OSError when the text is lost.
     """
 
@@ -41,12 +41,12 @@ class Outlet:
         self._name, self._write, self._most_bytes = name, write, most_bytes
         self._changed = threading.Condition()
         self._texts: deque[str] = deque()
-        self._held_bytes = 0  # in the queue and under way
+        self._held_bytes = 0  # queued or being written
         self._thread: threading.Thread | None = None
         self._pausing = False
         self.dropped = 0
         """How many lines were dropped."""
-        self._not_told, self._since = 0, 0.0
+        self._not_told, self._since = 0, 0.0  # dropped lines that the log has not told yet, and when the first was lost
 
     def put(self, text: str) -> None:
         """Queue a text if there is room for it; else drop it."""
@@ -68,7 +68,7 @@ class Outlet:
             return self._changed.wait_for(lambda: not self._held_bytes, within_s)
 
     def pause(self) -> None:
-        """Let the thread write all and end, and wait for that, but not long."""
+        """Let the thread write all texts and end; wait at most 0.2 s for its end."""
         with self._changed:
             thread, self._pausing = self._thread, True
             self._changed.notify_all()
@@ -93,7 +93,7 @@ class Outlet:
             written = True
             try:
                 self._write(text)
-            except OSError:  # a closed terminal, a full disk: the next line may find room
+            except OSError:  # a closed terminal, or a full disk that may have room later
                 written = False
             with self._changed:
                 self._held_bytes -= len(text)
@@ -132,7 +132,7 @@ class QueuedStream:
         self.write("".join(texts))
 
     def flush(self) -> None:
-        """Nothing: :func:`flush_output` waits, once, at the end."""
+        """Do nothing: :func:`flush_output` waits at the end of the process."""
 
     def fileno(self) -> int:
         """The descriptor of the file that the outlet writes."""
@@ -154,7 +154,7 @@ _owner = 0
 
 
 def queue_output() -> None:
-    """Queue writes to ``sys.stdout`` and ``sys.stderr`` from now on, in one queue if both are one file."""
+    """Queue writes to ``sys.stdout`` and ``sys.stderr`` from now on; if both are one file, they share a queue."""
     global _owner
     if _owner == os.getpid():
         return
@@ -195,7 +195,7 @@ def _writer(fd: int) -> Callable[[str], None]:
 
 
 def queue_children_output() -> None:
-    """Queue also the stderr of child processes with other programs (Spark's Java): they write to a pipe of ours."""
+    """Queue also what child processes (Spark's Java) write to stderr: they get a pipe that this process reads."""
     stderr = sys.stderr
     if not isinstance(stderr, QueuedStream):
         return
@@ -213,13 +213,13 @@ def queue_children_output() -> None:
 
 
 def pause_output() -> None:
-    """End the threads before a fork, except those that still wait for a reader."""
+    """End the threads before a fork, except those that are blocked in a write."""
     for outlet in _outlets:
         outlet.pause()
 
 
 def flush_output(within_s: float = _FLUSH_S) -> None:
-    """At the end of a process, wait at most ``within_s`` until all is written."""
+    """At the end of a process, wait at most ``within_s`` until all texts are written."""
     if _owner == os.getpid():
         until = time.monotonic() + within_s
         for outlet in _outlets:

@@ -1,13 +1,12 @@
 """The rights that each request needs: one row for each request code.
 
-A request needs a right on the resources that it names and on the rows of the tables that it would change. The tables
-may change until its script runs, which therefore checks the rows again (lua/include/owner). If a request lacks a name,
-only a right on everything is enough.
+A request needs a right on the resources that it names, and on the rows of the route tables that it would change. The
+tables may change before the request's script runs: so the script checks the rows again (lua/include/owner). If a
+request names no resource, its sender needs the right on everything.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -25,18 +24,8 @@ Resources = tuple[Resource, ...]
 _Needs = Callable[[Command, Resources], tuple[Need, ...]]
 
 
-class Changes(enum.Enum):
-    """What a request changes; after the colon, whose right counts besides that on the resources that it names."""
-
-    NOTHING = "nothing"
-    PROCESS = "a broker process and the row of its brokerName: of the user who registered it, of the row's cluster"
-    ROWS = "rows of brokers: of their clusters"
-    KV = "a namespace of the KV configuration: its own"
-    SETTINGS = "settings of all"
-
-
 class RowClusters(Protocol):
-    """The part of the tables that says which rows a request would change."""
+    """The part of the route tables that says which rows a request would change."""
 
     def cluster_of(self, broker_name: str) -> str | None:
         """The cluster of a brokerName's row; None: there is no row."""
@@ -48,7 +37,6 @@ class RowClusters(Protocol):
 class Request(NamedTuple):
     """One request code. body_bytes: the longest body that it needs; a longer body is not read."""
 
-    changes: Changes
     needs: _Needs
     body_bytes: int
 
@@ -69,7 +57,7 @@ def too_long(code: int, body_bytes: int) -> str:
 
 
 def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
-    """The rights of which a request needs one, unless a rule denies one of them.
+    """The rights of which the sender needs one; if a rule denies one of them, the request is refused.
 
     Empty: no NameServer knows this code, and the answer says so.
 
@@ -93,7 +81,7 @@ def rows_of(command: Command, tables: RowClusters) -> Resources:
 
 
 def parsed(resources: Iterable[str]) -> Resources:
-    """Parse resources in the form in which a script names them."""
+    """Parse resources as a script names them: ``kind:name``."""
     pairs = (text.partition(":") for text in resources)
     return tuple(Resource(Kind(kind), name) for kind, _, name in pairs)
 
@@ -105,7 +93,7 @@ def broker_addr_of(command: Command) -> str | None:
 
 
 def _on(right: Right, *named: tuple[Kind, str]) -> _Needs:
-    """Need a right on the resources that these header fields name, and on the rows."""
+    """Need the right on the resources in these header fields, and on the rows that the request would change."""
 
     def needs(command: Command, rows: Resources) -> tuple[Need, ...]:
         ext = command.ext_fields or {}
@@ -118,14 +106,14 @@ def _on(right: Right, *named: tuple[Kind, str]) -> _Needs:
 
 
 def _perm(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """205, 327: need the right on the brokerName or on its cluster."""
+    """205 and 327 need the right on the brokerName or on its cluster."""
     name = (command.ext_fields or {}).get("brokerName")
     named = Need(Right.PERM, (Resource(Kind.BROKER, name),) if name else ())
     return (named, Need(Right.PERM, rows)) if rows else (named,)
 
 
 def _delete_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """216: need the right on the topic, or on each cluster with a broker that has the topic."""
+    """216 needs the right on the topic, or on each cluster with a broker that has the topic."""
     header = headers.DeleteTopic.from_ext_fields(command.ext_fields)
     if not header.topic:
         return (Need(Right.TOPIC_WRITE),)
@@ -136,7 +124,7 @@ def _delete_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
 
 
 def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """217: an operator sends it for a topic or a cluster, a broker of 5.x for a topic of its own brokerName."""
+    """An operator sends 217 for a topic or a cluster, a broker of 5.x for a topic of its own brokerName."""
     topic = headers.RegisterTopic.from_ext_fields(command.ext_fields).topic
     if not topic:
         return (Need(Right.TOPIC_WRITE),)
@@ -144,7 +132,7 @@ def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
     needs = [Need(Right.TOPIC_WRITE, (named,))]
     try:
         queue_datas = decode_queue_datas(command.body)
-    except RemoteProtocolError:  # a sender with the right gets this error later
+    except RemoteProtocolError:  # if the sender has the right, the handler answers with this error
         queue_datas = {}
     if rows:
         needs.append(Need(Right.TOPIC_WRITE, rows))
@@ -162,43 +150,36 @@ def _watch(command: Command, rows: Resources) -> tuple[Need, ...]:
 _register: Final = _on(Right.REGISTER, (Kind.CLUSTER, "clusterName"), (Kind.BROKER, "brokerName"))
 _kv_write: Final = _on(Right.KV_WRITE, (Kind.KV, "namespace"))
 _kv_read: Final = _on(Right.KV_READ, (Kind.KV, "namespace"))
-
-
-def _read(needs: _Needs) -> Request:
-    return Request(Changes.NOTHING, needs, NO_BODY_BYTES)
-
-
-_list: Final = _read(_on(Right.LIST))
+_list: Final = Request(_on(Right.LIST), NO_BODY_BYTES)
 
 REQUESTS: Final[Mapping[int, Request]] = {
-    RequestCode.PUT_KV_CONFIG: Request(Changes.KV, _kv_write, NO_BODY_BYTES),
-    RequestCode.GET_KV_CONFIG: _read(_kv_read),
-    RequestCode.DELETE_KV_CONFIG: Request(Changes.KV, _kv_write, NO_BODY_BYTES),
-    RequestCode.REGISTER_BROKER: Request(Changes.PROCESS, _register, MAX_FRAME_BYTES),
-    RequestCode.UNREGISTER_BROKER: Request(Changes.PROCESS, _register, NO_BODY_BYTES),
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _read(_on(Right.ROUTE, (Kind.TOPIC, "topic"))),
+    RequestCode.PUT_KV_CONFIG: Request(_kv_write, NO_BODY_BYTES),
+    RequestCode.GET_KV_CONFIG: Request(_kv_read, NO_BODY_BYTES),
+    RequestCode.DELETE_KV_CONFIG: Request(_kv_write, NO_BODY_BYTES),
+    RequestCode.REGISTER_BROKER: Request(_register, MAX_FRAME_BYTES),
+    RequestCode.UNREGISTER_BROKER: Request(_register, NO_BODY_BYTES),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: Request(_on(Right.ROUTE, (Kind.TOPIC, "topic")), NO_BODY_BYTES),
     RequestCode.GET_BROKER_CLUSTER_INFO: _list,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Request(Changes.ROWS, _perm, NO_BODY_BYTES),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Request(_perm, NO_BODY_BYTES),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _list,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: Request(Changes.ROWS, _delete_topic, NO_BODY_BYTES),
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Request(Changes.ROWS, _register_topic, MAX_QUEUE_DATA_BYTES),
-    RequestCode.GET_KVLIST_BY_NAMESPACE: _read(_kv_read),
-    RequestCode.GET_TOPICS_BY_CLUSTER: _read(_on(Right.LIST, (Kind.CLUSTER, "cluster"))),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: Request(_delete_topic, NO_BODY_BYTES),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Request(_register_topic, MAX_QUEUE_DATA_BYTES),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: Request(_kv_read, NO_BODY_BYTES),
+    RequestCode.GET_TOPICS_BY_CLUSTER: Request(_on(Right.LIST, (Kind.CLUSTER, "cluster")), NO_BODY_BYTES),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _list,
     RequestCode.GET_UNIT_TOPIC_LIST: _list,
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _list,
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _list,
-    RequestCode.UPDATE_NAMESRV_CONFIG: Request(Changes.SETTINGS, _on(Right.CONFIG_WRITE), MAX_PROPERTIES_BYTES),
-    RequestCode.GET_NAMESRV_CONFIG: _read(_on(Right.CONFIG_READ)),
-    RequestCode.QUERY_DATA_VERSION: Request(Changes.PROCESS, _register, MAX_DATA_VERSION_BYTES),
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: Request(Changes.ROWS, _perm, NO_BODY_BYTES),
-    RequestCode.GET_BROKER_MEMBER_GROUP: _read(_on(Right.LIST, (Kind.CLUSTER, "clusterName"))),
-    RequestCode.BROKER_HEARTBEAT: Request(Changes.PROCESS, _register, NO_BODY_BYTES),
-    ROUTE_WATCH: Request(Changes.NOTHING, _watch, MAX_WATCH_BYTES),
+    RequestCode.UPDATE_NAMESRV_CONFIG: Request(_on(Right.CONFIG_WRITE), MAX_PROPERTIES_BYTES),
+    RequestCode.GET_NAMESRV_CONFIG: Request(_on(Right.CONFIG_READ), NO_BODY_BYTES),
+    RequestCode.QUERY_DATA_VERSION: Request(_register, MAX_DATA_VERSION_BYTES),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: Request(_perm, NO_BODY_BYTES),
+    RequestCode.GET_BROKER_MEMBER_GROUP: Request(_on(Right.LIST, (Kind.CLUSTER, "clusterName")), NO_BODY_BYTES),
+    RequestCode.BROKER_HEARTBEAT: Request(_register, NO_BODY_BYTES),
+    ROUTE_WATCH: Request(_watch, MAX_WATCH_BYTES),
 }
-"""One row for each request that is answered."""
 
-FOR_A_BROKER: Final = frozenset(code for code, row in REQUESTS.items() if row.changes is Changes.PROCESS)
+FOR_A_BROKER: Final = frozenset(code for code, row in REQUESTS.items() if row.needs is _register)
 """Requests that speak for one broker process."""
 
 _BY_BROKER_NAME: Final = FOR_A_BROKER | {

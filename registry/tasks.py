@@ -1,4 +1,4 @@
-"""Helps a loop of asyncio to notice that it was cancelled, and to wait."""
+"""Helpers for tasks of asyncio: whether a task was cancelled, and waits that end early."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import contextlib
 def cancelled() -> bool:
     """Whether this task was asked to end.
 
-    For ``while not cancelled()``: redis-py's timeouts can swallow a CancelledError that comes in the same moment,
-    and the loop must end anyway.
+    Loops use it as ``while not cancelled()``: if a timeout of redis-py ends at the moment of a cancellation, redis-py
+    can swallow the CancelledError, and the loop must end anyway.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def pause(seconds: float) -> None:
-    """Sleep, unless this task was asked to end: after a swallowed CancelledError the loop must end without a pause."""
+    """Sleep, unless this task was asked to end (:func:`cancelled`)."""
     if not cancelled():
         await asyncio.sleep(seconds)
 

@@ -1,4 +1,4 @@
-"""Lists the TCP sockets of this machine, and the processes that have them (Linux)."""
+"""Lists the TCP sockets of this machine, and the processes that have them open (Linux)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TcpSocket(NamedTuple):
 
 
 def tcp_sockets() -> Iterator[TcpSocket]:
-    """Every TCP socket that the kernel shows; none where there is no /proc/net."""
+    """Every TCP socket in /proc/net; none if the system has no /proc/net."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -34,7 +34,7 @@ def tcp_sockets() -> Iterator[TcpSocket]:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """``0100007F:2694`` is 127.0.0.1:9876: words of four bytes, in the order of this machine's bytes."""
+    """Decode ``0100007F:2694`` (127.0.0.1:9876); each four bytes of an address are in the machine's byte order."""
     digits, _, port = text.partition(":")
     packed = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
     return plain(str(ipaddress.ip_address(packed))), int(port, 16)
@@ -47,7 +47,7 @@ def listeners(port: int) -> set[int]:
 
 
 def owners_of(inodes: Collection[str]) -> dict[str, set[int]]:
-    """Inode of a socket -> the processes that have it, as far as this user may see them."""
+    """Inode of a socket -> the processes that have it open, as far as this user may see them."""
     found: dict[str, set[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
@@ -60,7 +60,7 @@ def owners_of(inodes: Collection[str]) -> dict[str, set[int]]:
 
 
 def plain(host: str) -> str:
-    """A host without brackets and zone; IPv4 in IPv6 becomes IPv4."""
+    """A host without brackets and zone; an IPv4 address in IPv6 form becomes IPv4."""
     address = host.strip("[]").partition("%")[0]
     with contextlib.suppress(ValueError):
         parsed = ipaddress.ip_address(address)

@@ -110,9 +110,9 @@ async def test_a_name_without_a_master(site, bed):
 
 async def test_a_broker_that_clients_will_not_reach(site, bed):
     await working(bed)
-    told = "a broker registers as 127.0.0.1:10911, at which every machine finds itself alone, over x:1"
+    told = "a broker registers as 127.0.0.1:10911, where each machine reaches only itself, over x:1"
     await bed.leases.renew("w1", process=worker(unreachable=[told]))
     page = await says(site, bed, "clients will not reach it. Set brokerIP1 in its broker.conf.")
-    assert page.count("A broker registers as 127.0.0.1:10911, at which") == 1
+    assert page.count("A broker registers as 127.0.0.1:10911, where") == 1
     await bed.leases.renew("w1", process=worker())
     await says(site, bed, "Nothing is wrong")

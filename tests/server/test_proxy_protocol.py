@@ -295,6 +295,6 @@ def test_a_broker_that_others_will_hardly_reach_is_told_once(front_end_with):
             client.register(Broker("broker-b", "10.1.2.3:10911"))
             front_end.wait_until(lambda: "broker-b" in front_end.log, "it is registered")
         front_end.wait_until(lambda: front_end.status.get("brokers_alive") == 0, "they are gone")
-    told = "a broker registers as 127.0.0.1:10911, at which every machine finds itself alone, over a connection from "
+    told = "a broker registers as 127.0.0.1:10911, where each machine reaches only itself, over a connection from "
     assert front_end.log.count(told) == 1
     assert front_end.log.count("set brokerIP1 in its broker.conf") == 1

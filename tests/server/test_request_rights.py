@@ -10,7 +10,7 @@ from mqregistry.protocol.bodies.route import decode_queue_datas
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import ROUTE_WATCH
-from mqregistry.request_rights import FOR_A_BROKER, REQUESTS, Changes, broker_addr_of, needs_of, rows_of
+from mqregistry.request_rights import FOR_A_BROKER, REQUESTS, broker_addr_of, needs_of, rows_of
 from mqregistry.server.requests.reads import reads
 from mqregistry.server.requests.writes import WRITES, writes
 
@@ -141,7 +141,7 @@ def test_which_rows_a_request_would_change_or_show(code):
     found = rows_of(Command(code=code, ext_fields=EVERY_FIELD), Known())
     if code == 216:
         assert found == (CLUSTER, OTHER)
-    elif code == 901 or (REQUESTS[code].changes in (Changes.PROCESS, Changes.ROWS) and code != 217):
+    elif code in (901, 205, 327) or code in FOR_A_BROKER:
         assert found == (OTHER,)
     else:
         assert found == ()
@@ -149,13 +149,9 @@ def test_which_rows_a_request_would_change_or_show(code):
 
 
 @pytest.mark.parametrize("code", sorted(REQUESTS))
-def test_what_a_request_changes_is_said(code):
+def test_which_requests_speak_for_a_broker(code):
     right = needs(code, EVERY_FIELD, BROKERS_BODY)[0].right
-    expected = {
-        Right.REGISTER: Changes.PROCESS, Right.PERM: Changes.ROWS, Right.TOPIC_WRITE: Changes.ROWS,
-        Right.KV_WRITE: Changes.KV, Right.CONFIG_WRITE: Changes.SETTINGS,
-    }  # fmt: skip
-    assert REQUESTS[code].changes is expected.get(right, Changes.NOTHING)
+    assert (code in FOR_A_BROKER) == (right is Right.REGISTER)
 
 
 def test_unknown_codes_need_nothing():

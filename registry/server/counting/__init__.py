@@ -1,1 +1,1 @@
-"""Counters and timers of a worker for requests and connections; they cost lookups nothing."""
+"""Counters and timers of a worker for requests and connections; they cost lookups next to nothing."""

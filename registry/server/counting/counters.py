@@ -1,7 +1,6 @@
 """The counters of one worker: plain integers, so that counting costs next to nothing.
 
-Lookups are counted only by their results: ``/metrics`` computes its values for request code 105 from
-these numbers.
+Lookups (105) are counted only by their results; :meth:`Counters.report` computes their ``requests_total`` from these.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 _OTHER: Final = -1
 _KNOWN_REQUESTS: Final = frozenset((*map(int, RequestCode), ROUTE_WATCH))
 _RESULTS: Final = {int(code): code.name.lower() for code in ResponseCode}
-# Where a reply has its code: behind the length word, the mark word and the name of the first member of a JSON header.
+# Where a reply has its code: after the length word, the mark word and, in a JSON header, the name of the first member.
 _MARK_AT: Final = 4
 _HEADER_AT: Final = 8
 _JSON_CODE: Final = b'{"code":'
 
-# The group of a request code in request_seconds; other writes are in "write".
+# The group of a request code in the metric request_seconds; other writes are in "write".
 _GROUPS: Final = {int(RequestCode.REGISTER_BROKER): "registration", int(RequestCode.BROKER_HEARTBEAT): "heartbeat",
                   int(RequestCode.QUERY_DATA_VERSION): "heartbeat", _LOOKUP: "lookup"}  # fmt: skip
 GROUPS: Final = ("lookup", "read", "heartbeat", "registration", "write")
@@ -35,7 +34,7 @@ class Closed(StrEnum):
     """Why a connection was closed; if several reasons apply, the first one counts."""
 
     CLIENT = "client"  # the peer or the network closed it
-    LATE = "late"  # the same, some time ago: this process was paused, and the client may be back elsewhere
+    LATE = "late"  # the client closed it while this process was paused, and may be connected elsewhere by now
     IDLE = "idle"
     BAD_FRAME = "bad_frame"
     SLOW_FRAME = "slow_frame"
@@ -54,14 +53,14 @@ _ENDS: Final = (Closed.CLIENT, Closed.BAD_FRAME, Closed.TLS, Closed.RULES)
 
 
 def cause_of(closed_as: Closed, *, was_reset: bool) -> str:
-    """Why a broker that spoke over a connection counts as gone; "" = the front end closed it for reasons of its own."""
+    """Why a closed connection means that its broker is gone; "" = it does not: the front end chose to close it."""
     if closed_as is Closed.CLIENT and was_reset:
         return "reset"
     return closed_as.value if closed_as in _ENDS else ""
 
 
 def code_of(reply: bytes) -> int:
-    """The response code of a reply of ours, read from its bytes."""
+    """The response code of an encoded reply."""
     if reply[_MARK_AT] == Encoding.JSON:
         return int(reply[_HEADER_AT + len(_JSON_CODE) : reply.index(b",", _HEADER_AT)])
     return int.from_bytes(reply[_HEADER_AT : _HEADER_AT + 2], signed=True)
@@ -69,7 +68,7 @@ def code_of(reply: bytes) -> int:
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since this worker's start; :meth:`report` has the names that ``/metrics`` shows."""
+    """Counts since this worker's start."""
 
     bad_frames: int = 0
     lookups_error: int = 0
@@ -88,21 +87,21 @@ class Counters:
     durations: dict[str, Durations] = field(default_factory=lambda: {group: Durations() for group in GROUPS})
 
     def answered(self, request_code: int, reply: bytes) -> None:
-        """Count a request that got this reply, or would have if its sender had wanted one."""
+        """Count a request and its reply, also a reply that is not sent because the request was one-way."""
         self.requests[request_code if request_code in _KNOWN_REQUESTS else _OTHER, code_of(reply)] += 1
 
     def took(self, group: str, since_s: float) -> None:
-        """Note how long a request took, since this time of ``perf_counter``."""
+        """Count the time that a request took; since_s: its start, as ``perf_counter`` gave it."""
         self.durations[group].add(perf_counter() - since_s)
 
     def wrote(self, request_code: int, reply: bytes, since_s: float) -> None:
-        """Count a request that a handler of the writes has answered, unless that handler counts it as a lookup."""
+        """Count a request of a write queue; found and not found lookups before the tables are read count elsewhere."""
         if request_code != _LOOKUP or code_of(reply) not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
             self.answered(request_code, reply)
         self.took(_GROUPS.get(request_code, "write"), since_s)
 
     def report(self) -> dict[str, int]:
-        """The counts by metric, for the status line that the supervisor reads."""
+        """The counts by metric with its labels, for the status line."""
         found = self.lookups_found + self.lookups_known
         return {
             'lookups_total{result="found"}': found,
@@ -132,5 +131,5 @@ class Counters:
         return dict(found)
 
     def told_durations(self) -> dict[str, Told]:
-        """The histograms by metric, for the same status line."""
+        """The histograms by metric with its labels, for the status line."""
         return {f'request_seconds{{group="{group}"}}': one.told() for group, one in self.durations.items()}

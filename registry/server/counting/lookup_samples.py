@@ -1,8 +1,8 @@
 """Times a few lookups each second; all other lookups are answered without reading a clock.
 
-Twice a second some connections get a :class:`Sample` in the place of their lookup cache. When the next bytes come, it
-starts a timer, puts the cache back, and lets the cache answer. The timer ends with this turn of the event loop: by then
-all answers of this turn are in their sockets, also those of other connections.
+Twice a second some connections get a :class:`Sample` in place of their lookup cache. When the next bytes come, the
+sample starts a timer, puts the cache back, and lets the cache answer. The timer stops at the end of this turn of the
+event loop, when all answers of the turn, also those of other connections, are in their sockets.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _MAX_FRAME_BYTES: Final = 4096  # longer frames are not decoded a second time
 
 
 class KnownLookups(Protocol):
-    """Answers the lookups that it knows by their bytes; asked: called with the route of each."""
+    """Answers lookups whose bytes it has seen before; asked: called with the route of each."""
 
     def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
         """The answer to one whole frame; None: the frame is not known."""
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: Callable[[Any], object]) -> int:
-        """Append the answers to the known frames at the beginning of data; returns the size of these frames."""
+        """Append the answers to the known frames at the start of data to ``out``; returns the size of these frames."""
 
 
 class Sampled(Protocol):
-    """A connection, as far as it is sampled."""
+    """The part of a connection that sampling needs."""
 
     known: KnownLookups
 

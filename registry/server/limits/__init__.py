@@ -1,1 +1,1 @@
-"""Limits on connections and requests, per address and for all clients: always counted, refused if a setting says so."""
+"""Limits on connections and requests, per address and for all clients; settings say whether they only count."""

@@ -1,7 +1,7 @@
-"""Slows down the guessing of secrets: limits how many wrong signatures of an address, and of a user, are checked.
+"""Slows down the guessing of secrets: limits how many signatures are checked after wrong ones from an address or user.
 
-A user is never locked out by what happens at other addresses: signatures from an address that sent no wrong one lately
-are always checked.
+Wrong signatures from one address never lock a user out at other addresses: signatures from an address that sent no
+wrong one in the last ten minutes are always checked.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ OF_USER_BURST: Final = 60
 _MOST_ADDRESSES: Final = 8192
 _MOST_USERS: Final = 10_000
 _MEMORY_S: Final = 600
-"""After its first wrong signature an address counts as failing for this time."""
+"""An address counts as failing for this time after its first wrong signature."""
 
 
 class Failures:
     """Wrong signatures that one worker has seen.
 
     Args:
-        account_of: gives the address, or the network, under which a host is counted.
-        limited_account: the same, but "" for a host without limits: only the failures of its user are limited.
+        account_of: gives the account of a host: the address, or the network, under which it is counted.
+        limited_account: the same, but "" for a host without limits: then only the user's wrong signatures count.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Failures:
         return ""
 
     def failed(self, host: str, user: str = "") -> None:
-        """Count a wrong signature; user "": it names no known user."""
+        """Count a wrong signature; user: "" if it names no known user."""
         now_ns, account = self._clock_ns(), self._account_of(host)
         if not self._failing.is_in_use(account, now_ns):
             self._failing.take(account, now_ns, for_ns=_MEMORY_S * SECOND_NS)

@@ -1,4 +1,4 @@
-"""Shares the event loop's time between addresses: an address that has used its share waits while others are served."""
+"""Shares the event loop's time among addresses: an address that has used its share waits while others are served."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from .token_buckets import SECOND_NS, TokenBuckets
 
 PART: Final = 4
-"""In the long run one address gets the time divided by this."""
+"""One address gets the loop's time divided by this number, apart from ``AT_ONCE_S``."""
 AT_ONCE_S: Final = 0.05
 """The time that one address may use without a pause."""
 SLICE_S: Final = 0.005
@@ -30,7 +30,7 @@ class Waiter(Protocol):
 
 
 class Slice:
-    """The work that a connection does without a pause: counts its time, and says when the connection must wait."""
+    """Measures the work that a connection does without a pause, and says when the connection must wait."""
 
     __slots__ = ("_account", "_first", "_since_ns", "_time")
 
@@ -49,7 +49,7 @@ class Slice:
         return not self._time.has(self._account, now_ns)
 
     def end(self, now_ns: int = 0) -> None:
-        """Note how long the work took."""
+        """Count the time of the work so far for its address."""
         now_ns = now_ns or self._time.now_ns()
         self._time.spent(self._account, now_ns - self._since_ns, now_ns)
         self._since_ns = now_ns
@@ -59,7 +59,8 @@ class LoopTime:
     """The time of one worker's event loop, by address.
 
     Args:
-        limited_account: gives the address, or the network, under which a host is counted; "" = it has no limit.
+        limited_account: gives the account of a host: the address, or the network, under which it is counted; "" = the
+            host has no limit.
         later: calls a function after a number of seconds.
     """
 
@@ -82,15 +83,15 @@ class LoopTime:
         return Slice(self, account, self.now_ns()) if account else None
 
     def has(self, account: str, now_ns: int) -> bool:
-        """Whether this address has time left, and none of its connections waits."""
+        """Whether this account has time left, and none of its connections waits."""
         return account not in self._waiting and self._buckets.has_token(account, now_ns)
 
     def spent(self, account: str, spent_ns: int, now_ns: int) -> None:
-        """Count the time that work for this address took."""
+        """Count the time that work for this account took."""
         self._buckets.take(account, now_ns, for_ns=PART * spent_ns)
 
     def worked(self, host: str, spent_ns: int) -> None:
-        """Count the time of work for this host that ran in a task of its own, unless the host has no limit."""
+        """Count work for this host that ran in a task of its own, unless the host has no limit."""
         account = self._account_of(host)
         if account:
             self.spent(account, spent_ns, self.now_ns())
@@ -111,7 +112,7 @@ class LoopTime:
     def _go_on(self, account: str) -> None:
         waiting = self._waiting.pop(account)
         if waiting and self._buckets.has_token(account, self.now_ns()):
-            waiting.popleft().go_on()  # if it calls wait() again, it comes behind the others
+            waiting.popleft().go_on()  # if the connection calls wait() again, it comes after the others
         waiting += self._waiting.get(account, ())
         if waiting:
             first = account not in self._waiting

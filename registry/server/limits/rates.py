@@ -1,15 +1,16 @@
 """Decides whether a connection or a write is within the limits, and counts it: one :class:`Rates` for each worker.
 
 There are limits for one address, and for all addresses together (the requests of the namespace that come to this
-worker). A request over a limit takes no token, whether it is refused or only observed: so *observe* counts exactly what
-*enforce* would refuse. An IPv6 address stands for its network of 64 bits: one client may own all its addresses.
+worker). A request over a limit takes no token in mode *observe* either: so *observe* counts exactly what *enforce*
+would refuse. An address is counted under its *account*: the address itself, or for IPv6 its network of 64 bits, because
+one client may own all addresses of such a network.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Network
 from typing import Final, Literal, NamedTuple
@@ -27,7 +28,7 @@ MOST_ADDRESSES: Final = 8192
 """The most addresses whose buckets one limit keeps."""
 
 PLACES: Final = 2
-"""One address may have as many waiting writes as there are places for all addresses, divided by this number."""
+"""One address may have this fraction of all waiting writes (maxInFlight): 1 / PLACES."""
 
 _ALL: Final = ""
 _IPV6_BITS: Final = 64
@@ -38,7 +39,7 @@ _WHAT: Final[dict[Kind, str]] = {
     "new_brokers": "new brokers",
 }  # fmt: skip
 
-# Not REGISTER_BROKER (103): only Redis, which has the broker's last registration, knows whether a new one differs.
+# Not REGISTER_BROKER (103): only a registration that differs from the broker's last one counts, and Redis has that one.
 _KIND_OF: Final[dict[int, Kind]] = {
     RequestCode.UNREGISTER_BROKER: "writes",
     RequestCode.PUT_KV_CONFIG: "admin_writes",
@@ -52,7 +53,7 @@ _KIND_OF: Final[dict[int, Kind]] = {
 
 
 class _Limit:
-    """One limit and what it has counted; ``buckets`` is None while no rate is limited."""
+    """One limit and its counts; buckets: None while the setting limits no rate."""
 
     def __init__(self, setting: str) -> None:
         self.key = options()[setting].key
@@ -71,7 +72,7 @@ class _Limit:
 
 
 class _Kind(NamedTuple):
-    """The limits of one kind of event; mode: the setting that is "off", "observe" or "enforce"."""
+    """The limits of one kind of event; mode: the name of its setting "off", "observe" or "enforce"."""
 
     what: str
     mode: str
@@ -111,11 +112,11 @@ class Rates:
     # counting
 
     def account_of(self, host: str) -> str:
-        """The address, or the network, under which this host is counted."""
+        """The account of this host."""
         return _account_of(host)
 
     def limited_account(self, host: str) -> str:
-        """The address, or the network, under which this host is limited; "" = ``unlimitedAddresses`` names it."""
+        """The account of this host; "" = the host has no limits (``unlimitedAddresses``)."""
         return self._limited(host)
 
     def loop_time(self, later: Callable[[float, Callable[[], None]], object]) -> LoopTime:
@@ -126,7 +127,7 @@ class Rates:
         """Count a connection of this address; call :meth:`closed` when it closes, even if it was refused.
 
         Returns:
-            "" when it may stay, else why not.
+            "" if the connection may stay, else why not.
         """
         account, limit, mode = _account_of(host), self._open_limit, self._settings.limit_connections
         open_now = self._open[account] = self._open.get(account, 0) + 1
@@ -149,14 +150,18 @@ class Rates:
             del self._open[account]
 
     def no_place(self) -> None:
-        """Count a connection that was turned away because of maxConnections."""
+        """Count a connection that was closed at once because of maxConnections."""
         self._places.exceeded += 1
         self._places.refused += 1
 
     def begun(self, host: str, most: int) -> bool:
-        """Count a write that begins to wait; False: too many of its address wait already. most: the places for all.
+        """Count a write that begins to wait; call :meth:`ended` when it is done.
 
-        Call :meth:`ended` when the write is done.
+        Args:
+            most: the most waiting writes of all addresses together.
+
+        Returns:
+            False: too many writes of this address wait already; this one was not counted.
         """
         account = self.limited_account(host)
         if account:
@@ -167,7 +172,7 @@ class Rates:
         return True
 
     def ended(self, host: str, writes: int = 1) -> None:
-        """Stop counting waiting writes: they are done, or were cancelled."""
+        """Stop counting waiting writes, which are done or cancelled."""
         account = self.limited_account(host)
         left = self._waiting.get(account, 0) - writes
         if left > 0:
@@ -176,27 +181,27 @@ class Rates:
             self._waiting.pop(account, None)
 
     def check_refused(self, code: int, host: str) -> None:
-        """Count a request that the rules refuse: for its address alone, never for all together.
+        """Count a request that the rules refuse: for its address, not for all addresses together.
 
         Raises:
-            RateExceeded: its address sends too many; the client gets this error instead of the refusal.
+            RateExceeded: the address sends too many; the client gets this error instead of the refusal.
         """
         self.check(_KIND_OF.get(code, "writes"), host, of_all=False)
 
     def check_request(self, code: int, host: str) -> None:
-        """Count a request, if its code alone says that it is a write."""
+        """Count a request if its code is that of a write; for 103 see :meth:`check_registration`."""
         kind = _KIND_OF.get(code)
         if kind is not None:
             self.check(kind, host)
 
     def check_registration(self, host: str, *, is_new: bool) -> None:
-        """Count a registration that does not repeat the broker's last one; is_new: the broker is not in the tables."""
+        """Count a registration that differs from the broker's last one; is_new: the broker is not in the tables."""
         self.check("writes", host)
         if is_new:
             self.check("new_brokers", host)
 
     def check(self, kind: Kind, host: str, *, of_all: bool = True) -> None:
-        """Count one event, for this address and for all addresses together."""
+        """Count one event for this address and, with ``of_all``, for all addresses together."""
         what, mode, of_address, of_namespace = self._kinds[kind]
         if getattr(self._settings, mode) == "off":
             return
@@ -227,7 +232,7 @@ class Rates:
     # reports
 
     def tell(self, kind: str, host: str, text: str, level: int = logging.WARNING) -> None:
-        """Log what was wrong with a frame or a request: the first of its kind and address, then summaries."""
+        """Log what was wrong with a frame or request: the first of a kind and address at once, others in summaries."""
         self._log.tell(kind, _account_of(host), text, level)
 
     def tick(self, now_s: float) -> None:
@@ -238,24 +243,22 @@ class Rates:
         """The counts by metric, for the status line that the supervisor reads."""
         return {
             f'rate_{name}_total{{limit="{limit.key}"}}': getattr(limit, name)
-            for limit in self._every_limit()
+            for limit in (
+                self._places, self._open_limit,
+                *(limit for kind in self._kinds.values() for limit in (kind.address, kind.namespace)),
+            )
             for name in ("seen", "exceeded", "refused")
-        }
+        }  # fmt: skip
 
     @property
     def addresses(self) -> int:
-        """How many buckets of addresses are kept, of all kinds together."""
+        """How many buckets of addresses the limits keep together."""
         return sum(len(kind.address.buckets) for kind in self._kinds.values() if kind.address.buckets is not None)
-
-    def _every_limit(self) -> Iterator[_Limit]:
-        yield from (self._places, self._open_limit)
-        for kind in self._kinds.values():
-            yield from (kind.address, kind.namespace)
 
 
 @lru_cache(MOST_ADDRESSES)
 def _account_of(host: str) -> str:
-    """What a host is counted under, its account: its address, or its network of 64 bits (IPv6)."""
+    """The account of a host: its address, or for IPv6 its network of 64 bits."""
     address = parse_address(host)
     if address is None:
         return host or "?"

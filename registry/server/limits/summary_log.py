@@ -1,4 +1,4 @@
-"""Logs what strangers may cause again and again: the first events at once, then one summary a minute."""
+"""Logs events that any client may cause often: the first events at once, the others in one summary a minute."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ logger = logging.getLogger(__name__)
 
 SUMMARY_S: Final = 60.0
 LINES: Final = 10
-"""The most addresses that get lines of their own for one kind, until the next summary."""
+"""The most addresses that get lines of their own for one kind of event, until the next summary."""
 LINES_EACH: Final = 5
-"""The most lines for each: somebody who looks for the reason of a refusal tries again, in other ways."""
+"""The most lines for each address: an operator who looks for the reason of a refusal tries it in several ways."""
 _KINDS: Final = 100
 _ADDRESSES: Final = 1000
 _SHOWN: Final = 5
 
 
 class _LoggedKind:
-    """What happened of one kind since the last summary."""
+    """The events of one kind since the last summary."""
 
     def __init__(self, level: int, lines: int) -> None:
         self.level, self.lines = level, lines  # lines: how many addresses get lines of their own
-        self.told = Counter[str]()  # how many lines each of them has
-        self.more = Counter[str]()  # address -> times, of what is in no line
+        self.told = Counter[str]()  # address -> its lines
+        self.more = Counter[str]()  # address -> its events without a line
 
 
 class SummaryLog:
-    """The events since the last summary. A kind whose events all had lines of their own is forgotten then."""
+    """The events since the last summary, by kind; a summary forgets kinds whose events all had lines of their own."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, _LoggedKind] = {}
         self._summary_at_s: float | None = None
 
     def tell(self, kind: str, address: str, text: str, level: int = logging.WARNING, lines: int = LINES) -> None:
-        """Log this text, or only count it if the log has enough lines of its kind, or of its kind and address.
+        """Log this text, or only count it if its kind, or its address, has had enough lines.
 
         Args:
-            kind: its name in summaries. lines: the most addresses with lines of their own, and the most lines of each.
+            kind: the name of the event's kind in summaries.
+            lines: the most addresses with lines of their own, and the most lines of each.
         """
         if kind not in self._kinds and len(self._kinds) >= _KINDS:
             kind = "others"
@@ -54,7 +55,7 @@ class SummaryLog:
         one.more[address] += 1
 
     def summarize(self, now_s: float) -> None:
-        """Log the summaries when a minute has passed since something happened; to be called again and again."""
+        """Log the summaries a minute after the first event. Call it regularly."""
         if not self._kinds:
             return
         if self._summary_at_s is None:
@@ -71,7 +72,7 @@ class SummaryLog:
                     one.level, "%s: %d more like it in the last %.0f s, by %s%s",
                     kind, one.more.total(), SUMMARY_S, ", ".join(shown), rest,
                 )  # fmt: skip
-                # such events still happen: the next one needs no line of its own
+                # such events still happen: the next ones of these addresses need no lines of their own
                 one.told = Counter({address: LINES_EACH for address, _ in one.more.most_common(one.lines)})
                 one.more = Counter()
                 self._kinds[kind] = one

@@ -1,9 +1,8 @@
-"""Token buckets: how often something may happen, for one key and for many. Pure: the caller passes the time.
+"""Token buckets: limit how often an event may happen for each key. Pure: the caller passes the time.
 
-A bucket holds the tokens of ``burst_s`` seconds and is filled again at its rate. It is stored as one whole number: the
-moment at which it will be full again. Taking a token makes that moment later by the time for one token. A bucket has
-a token if that moment would then be at most ``burst_s`` from now. A bucket whose moment has passed is full, and need
-not be kept.
+A bucket holds the tokens of ``burst_s`` seconds and is filled again at its rate. It is stored as one number: the moment
+at which it will be full again. Taking a token makes this moment later by the time for one token. A bucket has a token
+if the moment would then be at most ``burst_s`` from now. A full bucket need not be stored.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class TokenBuckets:
-    """Buckets of one rate, each by its key; at most ``most`` are kept, those that were used last.
+    """Buckets of one rate, by key; the ``most`` buckets that were used last are kept.
 
-    A bucket that is forgotten begins again as a full one. So these buckets do not limit a peer with more keys than are
-    kept: use a bucket for all keys together beside them.
+    A bucket that is not kept begins again as a full one. So these buckets do not limit a peer that uses more keys than
+    are kept: a second bucket for all keys together must.
 
     Args:
         rate: tokens a second. burst_s: a full bucket holds the tokens of this time. most: buckets that are kept.
@@ -50,7 +49,7 @@ class TokenBuckets:
         return self._full_at_ns.get(key, 0) > now_ns
 
     def take(self, key: str, now_ns: int, for_ns: int | None = None) -> None:
-        """Take one token. for_ns: take the tokens of this time instead, even if the bucket has fewer."""
+        """Take one token, or the tokens of ``for_ns``, even if the bucket has fewer."""
         buckets = self._full_at_ns
         buckets[key] = max(buckets.get(key, 0), now_ns) + (self._token_ns if for_ns is None else for_ns)
         buckets.move_to_end(key)
