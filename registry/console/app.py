@@ -111,7 +111,7 @@ TWINS: Final = {path: twin for path, (_, twin) in PAGES.items() if twin is not N
 
 
 class _Static(StaticFiles):
-    """Files that a browser may keep: their addresses name the release."""
+    """Files that a browser may keep, because their addresses contain the release."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
@@ -141,7 +141,7 @@ def make_app_of_several(consoles: Sequence[Console], reach: Reach) -> Starlette:
 def _endpoint(
     console: Console, handler: Handler, twin: Twin | None = None, of: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint of a page or of its twin. of: for a twin, the path of the page, whose rights the twin needs."""
+    """The endpoint of a page or of its twin. of: the path of the page, whose rights its twin needs; empty: no twin."""
 
     async def answer(request: Request) -> Response:
         request.state.twin, request.state.is_twin = twin, bool(of)
@@ -270,7 +270,7 @@ async def _refuse(console: Console, request: Request, refused: Refused) -> Respo
 
 
 class _Server(uvicorn.Server):
-    """A server that ends normally after SIGTERM or SIGINT: the end was requested, and is no failure."""
+    """A server that ends normally after SIGTERM or SIGINT, since the end was requested."""
 
     def __init__(self, config: uvicorn.Config, consoles: Sequence[Console]) -> None:
         super().__init__(config)
@@ -278,7 +278,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals here: the method of uvicorn raises the signal again afterwards."""
+        """Handle the signals; uvicorn's own method would raise the signal again afterwards."""
         loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
         for number in numbers:
             loop.add_signal_handler(number, self._end)
@@ -302,10 +302,10 @@ async def serve(
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        stores: one for each namespace, which must exist; with several, each has its pages below ``/ns/NAME``.
-        folder: holds the checkpoints. host: the caller has checked it together with reach. when_ready: called with the
-            console's address once it answers. open_lake: opens the lake of a namespace, which has an older past and
-            makes the report. report_file: a report that was made before.
+        stores: one for each namespace, which must exist; several namespaces have their pages below ``/ns/NAME``.
+        folder: for the checkpoints. host: where it listens; the caller has checked that it fits ``reach``.
+        when_ready: called with the console's address once the console answers. report_file: a report that was made
+            before. open_lake: opens the lake of a namespace, which has an older past and makes the report.
 
     Raises:
         StartError: the port is taken; or the console has a login, and cannot read the users.

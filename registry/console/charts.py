@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn here: a browser gets no data and runs nothing for them."""
+"""Draws charts as SVG: a browser gets no data and runs no script for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of one moment as a file, from which a replay of the stream can begin."""
+"""Keeps the tables of one moment as a file, a checkpoint, from which a replay of the stream can begin."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def decode_tables(data: bytes) -> Tables:
 class Checkpoints:
     """The checkpoints of one epoch of a namespace, as files that only this user may read.
 
-    folder: has a folder for each epoch of each namespace. redis, namespace, epoch: they name the tables.
+    An epoch ends when Redis loses its data. folder: has a folder for each epoch of each namespace.
     """
 
     def __init__(self, folder: Path, redis: str, namespace: str, epoch: str) -> None:

@@ -11,8 +11,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 MOST: Final = 1000
 MOST_OF_ADDRESS: Final = 64
+# Within this time a request's header must be complete after its first byte, and a form after the header.
 WITHIN_S: Final = 10.0
-"""A request's header must be complete within this time from its first byte; a form within this time after that."""
 
 _Protocol: Any = AutoHTTPProtocol
 
@@ -20,7 +20,7 @@ _Protocol: Any = AutoHTTPProtocol
 def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
     """The protocol class of one console's connections.
 
-    is_proxy: whether an address is that of a proxy. Many browsers connect through it, so it has no limit of its own.
+    is_proxy: whether an address is that of a proxy; many browsers connect from it, so only MOST limits it.
     """
     of_address: Counter[str] = Counter()
 

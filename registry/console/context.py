@@ -1,4 +1,4 @@
-"""The context of all page handlers of a namespace, and how a page is made from a template."""
+"""Holds what all page handlers of a namespace need, and makes pages from templates."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class PageWriter:
     """Makes HTML of templates, with the addresses of other pages."""
 
     def __init__(self, root_path: str, home_path: str | None, version: str, namespace: str = "") -> None:
-        self.root_path = root_path.rstrip("/")  # the addresses of these pages begin with it
-        # all addresses of this process begin with it; if it has several namespaces, each has its pages at /ns/NAME
+        self.root_path = root_path.rstrip("/")  # the addresses of these pages begin with this path
+        # all addresses of this process begin with this path; each of several namespaces has its pages at /ns/NAME below
         self.home_path = self.root_path if home_path is None else home_path.rstrip("/")
         self.version = version
         self.namespace = namespace  # the namespace of these pages; empty: none
@@ -103,9 +103,9 @@ class PageWriter:
         """A sentence in which names lead to their pages.
 
         Args:
-            names: in the order of the text; the text may lack some of them. prefix: the ids of the links begin with
-                it; by its id a refresh finds the link that has the focus. in_list: the sentence is in a list of which
-                each item has its own link: the Tab key skips the links in the sentence.
+            names: in the order of the text, which may lack some of them. prefix: the ids of the links begin with it; a
+                refresh finds the focused link by its id. in_list: the sentence is an item of a list, and each item has
+                a link of its own: the Tab key skips the links in the sentence.
         """
         made: list[str] = []
         place, rest = 0, ' tabindex="-1">' if in_list else ">"
@@ -160,7 +160,7 @@ class Console(PageWriter):
         state.on_load.append(self._words.clear)
 
     def in_namespace(self, text: str) -> str:
-        """A text with the namespace in its commands; what :func:`say` returns has it already."""
+        """Add the namespace to the commands in a text; the texts of :func:`say` have it already."""
         return in_namespace(text, self.namespace)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -174,7 +174,7 @@ class Console(PageWriter):
 
     def words(self, change: Change) -> Markup:
         """The text of a change in a list. It is cached: each refresh of a page shows nearly the same changes."""
-        # The number of topics is in the key, because some parts of the newest change may still be missing.
+        # The key has the number of topics, because parts of the newest change may still be missing.
         key = change.seq, len(getattr(change, "topics", ())), language()
         made = self._words.get(key)
         if made is None:
@@ -262,10 +262,9 @@ class Console(PageWriter):
         return None if at_ms is None else await self.past.at(at_ms)
 
     async def then_if_known(self, request: Request) -> tuple[int | None, Then | None, str]:
-        """For a page that shows something of an instant even if the tables of then are unknown.
+        """The instant (None: now), its tables (None: now, or unknown), and why the tables are unknown.
 
-        Returns the instant (None: now), its tables (None: now, or unknown), and why they are unknown. NotYet: the
-        instant has not come.
+        For pages that show something of an instant even without its tables. NotYet: the instant has not come.
         """
         at_ms = await self.instant(request)
         if at_ms is None:
@@ -280,7 +279,7 @@ class Console(PageWriter):
     async def page_of(self, request: Request, template: str, then: Then | None, **values: Any) -> Response:
         """A page of an instant (None: now), with a slider to other instants.
 
-        values: they have ``at_ms`` if the tables of that instant are unknown.
+        values: contain ``at_ms`` if the tables of that instant are unknown.
         """
         of = {"then": then, "at_ms": then.at_ms if then is not None else None, "slider": await self._slider()}
         return await self.page(request, template, **(of | values))
@@ -308,7 +307,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True, auto_reload=False, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined, finalize=shown,
     )  # fmt: skip
-    # for values that a form sends back: they are escaped for HTML alone, and not made printable
+    # for values that a form sends back: they are escaped for HTML, but not made printable
     templates.filters["raw_text"] = lambda text: Markup(escape(text))
     templates.filters["commands"] = _COMMAND.split
     templates.globals |= {
@@ -332,7 +331,7 @@ def _address(path: str, query: Mapping[str, Any]) -> str:
 
 
 def change_number(text: str) -> int:
-    """The number of a change, as an address has it; BadRequest: it is none."""
+    """The number of a change in an address; BadRequest: the text is no number."""
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadRequest(say("{text}: expected the number of a change", text=repr(text[:30])))
     return int(text)
@@ -363,7 +362,7 @@ def time_tag(ms: int) -> Markup:
     """The HTML element of a time."""
     iso = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
     day, _, clock_time = moment(ms).partition(" ")
-    # No part needs to be escaped, since all are made of a number: escaping takes most of the time of Markup.format.
+    # no part needs to be escaped, since all come from a number; escaping takes most of the time of Markup.format
     return Markup(
         f'<time datetime="{iso}"><span class="day">{day}</span> {clock_time[:8]}'
         f'<span class="ms">{clock_time[8:]}</span></time>'

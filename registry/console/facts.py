@@ -1,6 +1,6 @@
-"""Reads what pages show and no event has: deadlines, leases, streams and their readers, refused requests.
+"""Reads the facts that pages show and no event has: deadlines, leases, streams and their readers, refused requests.
 
-All open pages share the facts. They are read again when they are a second old, and after a change of the tables, at
+All open pages share the facts. They are read again when they are a second old, or after a change of the tables, but at
 most ten times a second.
 """
 
@@ -28,7 +28,7 @@ _NAMES: Final = 2000
 
 
 class Facts(NamedTuple):
-    """All facts, as of ``head.now_ms``. refused is None if the console's Redis login may not read it."""
+    """All facts, as of ``head.now_ms``. refused: None: the console's Redis login may not read them."""
 
     head: NamespaceHead
     brokers: list[BrokerInfo]
@@ -62,7 +62,7 @@ class FactReader:
         return self._last
 
     def front_end(self, front_end: str) -> str:
-        """The name of a front end; its id, if its status ended before this console started."""
+        """The name of a front end; if Redis forgot it before this console started, words with its id."""
         return self._names.get(front_end) or say("a front end that is gone (id {id})", id=front_end)
 
     def remember(self, front_ends: Iterable[FrontEnd]) -> None:

@@ -1,4 +1,4 @@
-"""Says in sentences what is wrong, since when, until when and why. Pure: tables and facts in, sentences out."""
+"""Says in sentences what is wrong, since when, until when and why, from tables and facts. Does no I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SWEPT_MS: Final = 10_000
 _BEHIND_MS: Final = 3_000
 _UNREACHABLE_MOST: Final = 10
 _RECENT_MS: Final = 3_600_000
-# what a front end writes into Redis about a broker that clients cannot reach (channels.py)
+# the text that a front end writes into Redis about a broker that clients cannot reach (channels.py)
 _REGISTERS: Final = re.compile(r"a broker registers as (\S+), (.+), over a connection from (\S+)")
 
 
@@ -37,20 +37,20 @@ class ConsoleFinding(NamedTuple):
     level: Level
     text: str
     page: str = ""  # the path, with its query, of the page that shows more
-    dismiss: str = ""  # the key of its departure, which an operator can dismiss
-    names: tuple[Named, ...] = ()  # the names in it that have a page
+    dismiss: str = ""  # the key of the departure, if an operator can dismiss it
+    names: tuple[Named, ...] = ()  # the names in the text that have a page
 
 
 class TopicSums(NamedTuple):
-    """Numbers that were counted over all topics."""
+    """Counts of topics, over all of them."""
 
     topics: int
     unwritable: int  # topics other than RocketMQ's own for which a producer finds no queue
-    without_route: int  # those of them whose broker names are all gone
+    without_route: int  # of these, topics whose broker names are all gone
 
 
 def sum_topics(tables: Tables) -> TopicSums:
-    """Count over all topics. 40,000 topics take some 20 ms, so callers keep the result."""
+    """Count over all topics; 40,000 topics take about 20 ms, so callers keep the result."""
     unwritable = without = 0
     for topic, queue_datas in tables.topics.items():
         if is_unwritable(tables, topic):
@@ -69,16 +69,17 @@ def find(
     facts: Facts | None, tables: Tables, sums: TopicSums, *, stale_since_ms: int | None, reason: str,
     away: tuple[int, int] | None, recent: Iterable[Change] = (),
 ) -> list[ConsoleFinding]:  # fmt: skip
-    """All findings of now, but for the incidents of brokers (recent/incidents.py).
+    """All findings of now, except the incidents of brokers (recent/incidents.py).
 
     Args:
-        stale_since_ms: when Redis last answered, None while it answers. reason: why it does not. away: start and end of
-            its last absence. recent: the last changes, to see which of them a front end lacks.
+        stale_since_ms: when Redis last answered; None while it answers. reason: why it does not answer.
+        away: begin and end of its last absence. recent: the last changes, to see which of them a front end lacks.
     """
     found: list[ConsoleFinding] = []
     if stale_since_ms is not None:
         at = moment(stale_since_ms)[11:19]
-        found.append(ConsoleFinding("bad", say("What is shown here is of {time}: {reason}", time=at, reason=reason)))
+        text = say("This page shows the state of {time}: {reason}", time=at, reason=reason)
+        found.append(ConsoleFinding("bad", text))
     if facts is not None:
         if stale_since_ms is None:
             found += (*_hearing(facts, away), *_empty(facts, tables), *_overdue(facts))
@@ -103,19 +104,16 @@ def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list
 
 def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[ConsoleFinding]:
     now_ms, up_ms = facts.head.now_ms, facts.head.up_since_ms
-    told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of front ends whose leases are gone by now
+    told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of front ends that have no lease any more
     last_ms = max((*(worker.heard_ms or 0 for worker in facts.workers), *told_ms), default=0)
     if last_ms < now_ms - _HEARD_MS:
         since = say("since {time}", time=clock(last_ms, now_ms)) if last_ms else say("now")
-        yield ConsoleFinding(
-            "bad",
-            say(
-                "No front end hears brokers {since}: none renews its lease. Clients get no answer from this registry; "
-                "no broker is removed until a front end was back for as long as brokers may be silent.",
-                since=since,
-            ),
-            "/front-ends",
-        )
+        text = say(
+            "No front end hears brokers {since}: none renews its lease. Clients get no answer from this registry. No "
+            "broker is removed before a front end has been back for the timeout of the broker.",
+            since=since,
+        )  # fmt: skip
+        yield ConsoleFinding("bad", text, "/front-ends")
         return
     first = min((broker.last_update_timestamp for broker in facts.brokers), default=now_ms)
     longest = max((broker.heartbeat_timeout_millis for broker in facts.brokers), default=0)
@@ -130,7 +128,7 @@ def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[ConsoleFind
         else say("because Redis, or every front end, was away until {time}", time=end)
     )
     if until_ms > now_ms:
-        text = say("Nobody is removed until {time}, {why}.", time=clock(until_ms, now_ms), why=why)
+        text = say("No broker is removed until {time}, {why}.", time=clock(until_ms, now_ms), why=why)
         yield ConsoleFinding("note", text, "/brokers")
 
 
@@ -204,17 +202,12 @@ def _overdue(facts: Facts) -> Iterator[ConsoleFinding]:
     shown = sorted(overdue, key=_process)
     names, linked = some(map(_process, shown)), brokers_named(one.broker_name for one in shown)
     if worst_ms > _SWEPT_MS:
-        yield ConsoleFinding(
-            "bad",
-            say(
-                "No sweeper removes brokers that are overdue, for {duration}: {names}. Clients are still sent to them. "
-                "'mqregistry sweep' is one; front ends have one unless they were started with --no-sweep.",
-                duration=duration(worst_ms),
-                names=names,
-            ),
-            "/brokers",
-            names=linked,
-        )
+        text = say(
+            "Brokers are overdue by up to {duration}, and no sweeper removes them: {names}. Clients are still sent to "
+            "them. 'mqregistry sweep' starts a sweeper; front ends have one unless they were started with --no-sweep.",
+            duration=duration(worst_ms), names=names,
+        )  # fmt: skip
+        yield ConsoleFinding("bad", text, "/brokers", names=linked)
     else:
         text = say_number(
             "{number} broker is overdue and about to be removed: {names}.",
@@ -231,34 +224,25 @@ def _streams(facts: Facts) -> Iterator[ConsoleFinding]:
     for name, reader in sorted(facts.survey.readers.items()):
         if reader.silent:
             since = clock(reader.seen_ms, facts.head.now_ms)
-            yield ConsoleFinding(
-                "warn",
-                say(
-                    "The reader {name} is silent since {time}: the streams keep nothing for it any more.",
-                    name=name,
-                    time=since,
-                ),
-                "/streams",
-            )
+            text = say(
+                "The reader {name} is silent since {time}: the streams keep nothing for it any more.", name=name,
+                time=since,
+            )  # fmt: skip
+            yield ConsoleFinding("warn", text, "/streams")
         for stream, position in sorted(reader.positions.items()):
             if position.state == "lost":
-                yield ConsoleFinding(
-                    "bad",
-                    say("The reader {name} lost entries of {stream} that were trimmed before it had read them.",
-                        name=name, stream=stream),
-                    "/streams",
+                text = say(
+                    "The reader {name} lost entries of {stream} that were trimmed before it had read them.", name=name,
+                    stream=stream,
                 )  # fmt: skip
+                yield ConsoleFinding("bad", text, "/streams")
             elif position.state == "near":
-                yield ConsoleFinding(
-                    "warn",
-                    say(
-                        "The reader {name} is {entries} behind in {stream}, and about to lose some.",
-                        name=name,
-                        entries=counted(position.behind, "entry", "entries"),
-                        stream=stream,
-                    ),
-                    "/streams",
-                )
+                entries = counted(position.behind, "entry", "entries")
+                text = say(
+                    "The reader {name} is {entries} behind in {stream}, and about to lose some.", name=name,
+                    entries=entries, stream=stream,
+                )  # fmt: skip
+                yield ConsoleFinding("warn", text, "/streams")
 
 
 def _refused(facts: Facts) -> Iterator[ConsoleFinding]:
@@ -268,34 +252,24 @@ def _refused(facts: Facts) -> Iterator[ConsoleFinding]:
         return
     last = recent[0]
     who = last.kind.user or say("somebody who signed nothing")
-    yield ConsoleFinding(
-        "warn",
-        say(
-            "Requests of {users} were refused within the last hour, the last at {time} of {user} from {address}. "
-            "'mqregistry auth observe' says which rule allows them.",
-            users=counted(len({one.kind.user for one in recent}), "user"),
-            time=clock(last.last_ms, facts.head.now_ms),
-            user=who,
-            address=last.last.source or say("an unknown address"),
-        ),
-        "/users",
-    )
+    text = say(
+        "Requests of {users} were refused within the last hour, the last at {time} of {user} from {address}. "
+        "'mqregistry auth observe' says which rule allows them.",
+        users=counted(len({one.kind.user for one in recent}), "user"), time=clock(last.last_ms, facts.head.now_ms),
+        user=who, address=last.last.source or say("an unknown address"),
+    )  # fmt: skip
+    yield ConsoleFinding("warn", text, "/users")
 
 
 def _routes(tables: Tables, sums: TopicSums) -> Iterator[ConsoleFinding]:
     without = sorted(name for name, row in tables.brokers.items() if MASTER_ID not in row.broker_addrs)
     if without:
-        yield ConsoleFinding(
-            "warn",
-            say_number(
-                "{number} broker name has no master, so nobody can write there: {names}.",
-                "{number} broker names have no master, so nobody can write there: {names}.",
-                len(without),
-                names=some(without),
-            ),
-            "/brokers",
-            names=brokers_named(without),
-        )
+        text = say_number(
+            "{number} broker name has no master, so nobody can write there: {names}.",
+            "{number} broker names have no master, so nobody can write there: {names}.", len(without),
+            names=some(without),
+        )  # fmt: skip
+        yield ConsoleFinding("warn", text, "/brokers", names=brokers_named(without))
     if sums.unwritable:
         text = say_number(
             "{number} topic has nowhere to write to.", "{number} topics have nowhere to write to.", sums.unwritable

@@ -45,6 +45,6 @@ async def read_checked_form(request: Request) -> dict[str, str]:
     form = await read_form(request)
     if not is_token(form.get("token", ""), viewer_of(request).token):
         raise PageNotAllowed(
-            say("the form is of another run of this console, or of another login: open the page again")
+            say("the form comes from another run of this console, or from another login: open the page again")
         )
     return form

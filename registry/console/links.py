@@ -1,4 +1,4 @@
-"""Finds the names in a sentence that have a page of their own. Pure."""
+"""Finds the names in a sentence that have a page. Does no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..events.changes import (
     WritePermSet,
 )
 
-_MOST: Final = 10  # no sentence has more
+_MOST: Final = 10  # names of one kind in a sentence
 _BEHIND: Final = re.compile(r"[ /,;?，。；：？）]|[.:](?: |\Z)|\Z")
 _BEFORE: Final = frozenset(("", " ", "/", "，", "：", "（"))
 
@@ -30,7 +30,7 @@ class Named(NamedTuple):
 
 
 def brokers_named(names: Iterable[str]) -> tuple[Named, ...]:
-    """The broker names of a sentence."""
+    """Broker names, for the links of a sentence."""
     return tuple(Named("broker", name) for name in islice(names, _MOST))
 
 
@@ -61,7 +61,7 @@ def _topics(names: Iterable[str]) -> Iterator[Named]:
 
 
 def find_name(text: str, name: str, begin: int) -> int:
-    """The first index, from ``begin`` on, at which a text has a name as a whole word; -1: there is none."""
+    """The first index, from ``begin`` on, at which a name stands in a text as a whole word; -1: there is none."""
     while (place := text.find(name, begin)) >= 0:
         if text[max(0, place - 1) : place] in _BEFORE and _BEHIND.match(text, place + len(name)):
             return place

@@ -1,9 +1,9 @@
-"""Gives the tables of a past instant: those of a checkpoint, with the changes after it applied (a replay).
+"""Gives the tables of a past instant: those of a checkpoint, with the later changes applied (a replay).
 
-Events hold only new values, so a replay goes forward and begins with complete tables: those of a checkpoint, or the
-empty tables before change 1 while the stream still has change 1. The console writes a checkpoint when it starts, each
-hour, and after each 20,000 changes of a replay. Pages show since when the past is known. An older past, or the past
-before Redis was emptied, comes from the lake if the console has one.
+Events hold only new values, so a replay goes forward from complete tables: those of a checkpoint, or the empty tables
+before change 1 while the stream still has change 1. The console writes a checkpoint when it starts, each hour, and
+after each 20,000 changes of a replay. The lake, if the console has one, gives an older past, and the past before Redis
+was emptied.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _EVERY_S: Final = 3600
 _REPLAYED_EVERY: Final = 20_000
 _KEPT: Final = 2
 _LAKE: Final = marked(
-    "'mqregistry pipeline run' keeps changes longer: with its --lake the console shows them, too, as 'mqregistry route "
-    "TOPIC --at TIME' does"
+    "'mqregistry pipeline run' keeps changes longer, in a lake: the console shows them with --lake, and 'mqregistry "
+    "route TOPIC --at TIME' shows them, too"
 )
 _ASK_AGAIN_S: Final = 60.0
 
@@ -51,7 +51,7 @@ class NotYet(NotKnown):
 
 
 class KnownPast(NamedTuple):
-    """Since when the past is known. whole: since the namespace's first change. places: the checkpoints since then."""
+    """Since when the past is known. whole: since the namespace's first change. places: of the later checkpoints."""
 
     since_ms: int
     whole: bool
@@ -59,7 +59,7 @@ class KnownPast(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """Tables from which a replay goes forward, and their place in the stream. since_ms: all is known from then on."""
+    """Tables from which a replay goes forward. place: theirs in the stream. since_ms: all is known from then on."""
 
     tables: Tables
     place: StreamPlace
@@ -70,31 +70,31 @@ class Then(NamedTuple):
     """The tables of an instant."""
 
     at_ms: int
-    seq: int  # the last change in them, which was made at ms
-    ms: int
+    seq: int  # the last change in them
+    ms: int  # when it was made
     tables: Tables
-    # brokerName -> the last change of its row that the replay saw: when, and by whom
+    # brokerName -> the time and the author of the last change of its row that the replay saw
     since: dict[str, tuple[int, By | None]]
     of_lake: bool = False  # the tables come from the lake, which does not know seq and ms
 
 
 class PastRoutes(Protocol):
-    """The past before the stream begins. Each method may take a second, and runs in a thread."""
+    """The past that the lake has. Each method may take a second, and runs in a thread."""
 
     def since_ms(self) -> int | None:
-        """The first instant whose tables are known; None: none is, or the lake cannot be read."""
+        """The first instant whose tables are known; None: there is none, or the lake cannot be read."""
 
     def at(self, at_ms: int) -> Then:
         """The tables of an instant; RegistryError: they are not known."""
 
     def report(self) -> tuple[str, int]:
-        """The pipeline's report as HTML, and the end of the time in it (ms); a RegistryError: there is no report."""
+        """The pipeline's report as HTML, and the end of the time that it covers (ms). RegistryError: there is none."""
 
 
 class Past:
     """The past of the namespace that a state follows.
 
-    folder: where checkpoints are kept. lake: has an older past; None: no lake.
+    folder: for the checkpoints. lake: has an older past; None: no lake.
     """
 
     def __init__(self, state: State, folder: Path, lake: PastRoutes | None = None) -> None:
@@ -117,7 +117,7 @@ class Past:
         return Checkpoints(self._folder, without_password(store.url), store.namespace, self._state.epoch)
 
     async def keep(self) -> None:
-        """Write a checkpoint when the tables were read, and then each hour. Runs until cancelled."""
+        """Write a checkpoint each time that the tables were read, and each hour. Runs until cancelled."""
         while not cancelled():
             await wait_within(self._due, _EVERY_S)
             self._due.clear()
@@ -129,22 +129,22 @@ class Past:
                 await pause(1.0)
 
     async def write_now(self) -> bool:
-        """Write a checkpoint of the tables now if there is none of this change; remove those older than the stream.
+        """Write a checkpoint of the tables now if their last change has none; remove unfit ones.
 
-        Returns False if the tables lack some parts of a change.
+        Unfit are those before the stream's begin or after its end. Returns False if the tables lack parts of a change.
         """
         state = self._state
         if not state.is_whole:
             return False
         if state.last_id == "0-0" or state.seq == 0:
             return True
-        # without an await in between, so that all four are of the same change
+        # all values are of the same change, because no await is between
         checkpoints, seq, last_id, data = self._checkpoints(), state.seq, state.last_id, encode_tables(state.tables)
         latest_ms = state.latest_ms
         found = await find_change(state.store, seq)
-        if found is None:  # it was trimmed, or lost, meanwhile
+        if found is None:  # the change was trimmed, or lost, meanwhile
             return True
-        # Not earlier than any change in these tables, even if the clock was set back: ids of the stream never go back.
+        # The time is not before any change in the tables, even if the clock was set back: stream ids never go back.
         known = checkpoints.places()
         id_ms = int(last_id.partition("-")[0])
         ms = max(found[1][-1].ms, latest_ms, id_ms, *(one.ms for one in known if one.seq < seq))
@@ -158,7 +158,7 @@ class Past:
         return True
 
     async def lake_since_ms(self) -> int | None:
-        """The first instant that the lake knows; None: there is none, or it knows nothing."""
+        """The first instant that the lake knows; None: there is no lake, or it knows nothing."""
         asked, found = self._lake_ms
         if self._lake is not None and found is None and time.monotonic() - asked >= _ASK_AGAIN_S:
             found = await asyncio.to_thread(self._lake.since_ms)
@@ -166,7 +166,7 @@ class Past:
         return found
 
     async def reach(self) -> KnownPast | None:
-        """Since when the past is known; None: nothing was ever changed."""
+        """Since when the past is known; None: there was never a change."""
         state = self._state
         first = await read_first(state.store)
         if first is None:
@@ -179,7 +179,7 @@ class Past:
         return KnownPast(places[0].ms if places else round(time.time() * 1000), False, places)
 
     async def at(self, at_ms: int) -> Then:
-        """The tables of an instant. NotKnown: neither the stream with checkpoints nor the lake reaches back so far."""
+        """The tables of an instant. NotKnown: the stream with its checkpoints and the lake begin later."""
         async with self._busy:
             epoch = self._state.epoch
             found = self._found.get((epoch, at_ms))
@@ -188,7 +188,7 @@ class Past:
                     found = await self._replay(at_ms)
                 except NotKnown as error:
                     found = await self._of_lake(at_ms, error)
-                if at_ms < time.time() * 1000 - 10_000:  # no change to come can belong to it
+                if at_ms < time.time() * 1000 - 10_000:  # no later change can be before it
                     self._found[epoch, at_ms] = found
                     while len(self._found) > _KEPT:
                         self._found.popitem(last=False)
@@ -201,7 +201,7 @@ class Past:
         try:
             return await asyncio.to_thread(self._lake.at, at_ms)
         except RegistryError as error:
-            text = str(unknown).removesuffix(say(_LAKE)) + say("Nor does the lake know it: {error}", error=error)
+            text = str(unknown).removesuffix(say(_LAKE)) + say("The lake does not know it: {error}", error=error)
             raise NotKnown(text) from error
 
     async def _replay(self, at_ms: int) -> Then:
@@ -228,7 +228,7 @@ class Past:
         return await self._forward(begin.tables, begin.place, at_ms)
 
     async def begin(self, at_ms: int) -> Beginning | None:
-        """The beginning of a replay from an instant on, or from where the past is known; None: nothing is known."""
+        """The beginning of a replay from an instant on, or from when the past is known; None: nothing is known."""
         async with self._busy:
             reach = await self.reach()
             if reach is None:
@@ -240,7 +240,7 @@ class Past:
         """The last checkpoint before an instant, or the empty tables before change 1."""
         checkpoints = self._checkpoints()
         for place in reversed([one for one in reach.places if one.ms <= at_ms]):
-            gone = await _has_vanished(self._state.tail_store, place)  # Redis lost changes, and got others since
+            gone = await _has_vanished(self._state.tail_store, place)  # Redis lost changes, and got other ones since
             tables = None if gone else await asyncio.to_thread(checkpoints.read, place)
             if tables is not None:
                 return Beginning(tables, place, place.ms)
@@ -269,7 +269,7 @@ class Past:
         return Then(at_ms, seq, ms, tables, since)
 
     def _write_of_replay(self, tables: Tables, place: StreamPlace) -> None:
-        """Write a checkpoint within a replay, so that the next replay to about the same time is short."""
+        """Write a checkpoint within a replay: the next replay to a time near it is then short."""
         try:
             self._checkpoints().write(place, encode_tables(tables))
         except OSError as error:
@@ -286,7 +286,7 @@ async def _next(follow: Follow) -> list[Change]:
 async def _has_vanished(tail_store: Store, place: StreamPlace) -> bool:
     """Whether Redis has lost the change of a place. If it was only trimmed, the next change has a higher number."""
     if await last_change_id(tail_store) == place.last_id:
-        return False  # the stream may have no entry: then only this id shows that nothing was lost
+        return False  # if the stream has no entry, only this id shows that nothing was lost
     ms, _, number = place.last_id.partition("-")
     before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
     reader = ChangeReader(tail_store, before)

@@ -1,4 +1,4 @@
-"""Where the console gets the report of the pipeline: from a file, or from the lake."""
+"""Gets the report of the pipeline for the console, from a file or from the lake."""
 
 from __future__ import annotations
 
@@ -20,20 +20,18 @@ class NoReport(RegistryError):
 
 
 class GoldReport(NamedTuple):
-    """html: a whole page, which loads nothing. made_ms: when it was made. until_ms: it shows what happened until then;
-    None: only the page itself says until when. source: the file that it is from; empty: it was made from the lake.
-    """
+    """The report as a page, and what is known of it."""
 
-    html: str
+    html: str  # a whole page, which loads nothing else
     made_ms: int
-    until_ms: int | None
-    source: str
+    until_ms: int | None  # the end of the time that it covers; None: only the page shows it
+    source: str  # the name of its file; empty: it was made from the lake
 
 
 class ReportSource:
-    """Gives the report of a file that ``mqregistry pipeline report`` wrote, or else one that the lake makes.
+    """Gives the report from a file that ``mqregistry pipeline report`` wrote, else one made from the lake.
 
-    A report of the lake is kept for a minute.
+    A report made from the lake is kept for a minute.
     """
 
     def __init__(self, file: Path | None, lake: PastRoutes | None) -> None:
@@ -66,7 +64,7 @@ def _read(file: Path) -> GoldReport:
     try:
         about = file.stat()
         if about.st_size > _MOST_BYTES:
-            raise NoReport(say("{file} has {number} bytes, which is no report", file=file, number=about.st_size))
+            raise NoReport(say("{file} has {number} bytes: too many for a report", file=file, number=about.st_size))
         return GoldReport(file.read_text(encoding="utf-8"), round(about.st_mtime * 1000), None, file.name)
     except (OSError, ValueError) as error:
         raise NoReport(say(

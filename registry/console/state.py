@@ -1,7 +1,7 @@
-"""What the console knows of the tables now: one copy for all pages, kept current from the stream of changes.
+"""Holds the tables now: one copy for all pages, kept up to date from the stream of changes.
 
-The tables are read and followed as a front end does it (:mod:`mqregistry.follow`); unlike a front end the console
-holds no lease, writes nothing, and restores nothing.
+The console reads and follows the tables as a front end does (:mod:`mqregistry.follow`). Unlike a front end it holds no
+lease, writes nothing, and restores nothing.
 """
 
 from __future__ import annotations
@@ -32,25 +32,24 @@ _ANSWER_S: Final = 0.5
 _CHANGES_PER_READ: Final = 100
 _NONE: Final = marked("no namespace {name} in this Redis: it was emptied, or no front end served it yet")
 _RECENT: Final = 500
-# The first change after a quiet time is read at once. The next ones are read together: one by one they would cost twice
-# as much, and each would be read at the moment in which front ends on the same core apply it.
+# The first change after a quiet time is read at once. The next changes are read together: to read them one by one would
+# cost twice as much, just when front ends on the same core apply them.
 _GATHERED_S: Final = 0.15
-# 50 pages are notified within 30 ms. To wake them one at a time costs a third more: a wake costs as much as a page.
+# 50 pages are woken within 30 ms. To wake them one at a time costs a third more: a wake costs as much as a page.
 _PAGES_AT_ONCE: Final = 2
 MOMENT_S: Final = 0.001
 MINUTE_MS: Final = 60_000
-MINUTES: Final = 60
-"""The minutes for which changes are counted: the last hour."""
+MINUTES: Final = 60  # changes are counted for the last hour
 
 
 class WakingPace:
-    """Wakes open pages for which something is new, two at a time, with a pause of 1 ms in between.
+    """Wakes open pages that have something new, two at a time, with a pause of 1 ms in between.
 
     A console may share a core with a front end, which then answers lookups in these pauses.
     """
 
     def __init__(self) -> None:
-        self._due: dict[OpenPage, None] = {}  # the one that waited longest comes first
+        self._due: dict[OpenPage, None] = {}  # the page that has waited longest comes first
 
     def add(self, listener: OpenPage) -> None:
         """Something is new for this page."""
@@ -117,7 +116,7 @@ class State:
         # the entries of the stream of changes in the last hour, by minute since 1970
         self.per_minute: dict[int, int] = {}
         self.counted_ms: int | None = None  # since when they are counted; None: the whole hour
-        self.latest_ms = 0  # the latest time of a change that this process saw
+        self.latest_ms = 0  # the latest time of a change that was applied
         self.recent: deque[Change] = deque(maxlen=_RECENT)
         self.listeners: set[OpenPage] = set()
         self.pace = WakingPace()
@@ -127,7 +126,7 @@ class State:
         self.on_change: list[Callable[[Change], None]] = []
         self._follow: Follow | None = None  # None: the tables must be read, for the first time or again
         self._gathers = False  # whether the next changes are read together
-        self._last_seq = -1  # the number of the last event that was read; the tables may lack a part of this change
+        self._last_seq = -1  # of the last event that was read; the tables may lack parts of its change
         self._asked = False  # whether a read failed, and Redis was then asked once more
         self._heard_ms = round(time.time() * 1000)
 
@@ -144,7 +143,7 @@ class State:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tables have only whole changes: no part of a change waits for its other parts."""
+        """Whether the tables have only whole changes: no part of a change waits for the other parts."""
         return self.loaded and self._last_seq == self.seq
 
     def stop(self) -> None:
@@ -194,7 +193,7 @@ class State:
         return True
 
     async def _load(self) -> None:
-        if not await self.store.exists():  # a script would make the namespace
+        if not await self.store.exists():  # else the scripts below would make the namespace
             raise NoNamespace(self.store.namespace)
         loaded = await Loaded.read(self.store, self.tail_store)
         this_minute_ms = (round(time.time() * 1000) // MINUTE_MS + 1) * MINUTE_MS - 1
@@ -205,10 +204,9 @@ class State:
         self.last_id, self.latest_ms = loaded.follow.last_id, 0
         self.loaded = True
         self.recent.clear()
-        self.generation += 1
         for tell in self.on_load:
             tell()
-        self.wake_listeners()
+        self._tell()
 
     async def _read(self, follow: Follow) -> None:
         if self._gathers:
@@ -230,12 +228,11 @@ class State:
         while len(self.per_minute) > MINUTES:
             del self.per_minute[min(self.per_minute)]
         self.seq = change.seq
-        self.generation += 1
         self.recent.append(change)
         self.latest_ms = max(self.latest_ms, change.ms)
         for tell in self.on_change:
             tell(change)
-        self.wake_listeners()
+        self._tell()
 
     def _heard(self) -> None:
         now_ms = round(time.time() * 1000)
@@ -263,6 +260,6 @@ class State:
         self.wake_listeners()
 
     def wake_listeners(self) -> None:
-        """Notify open browsers of the last change of the tables, and of the rules."""
+        """Wake the open pages: the tables or the rules have changed."""
         for listener in self.listeners:
             listener.note()

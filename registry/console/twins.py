@@ -1,4 +1,4 @@
-"""The twin of a page: its content as JSON for programs, in a form with a version; and OpenAPI's description of twins.
+"""Makes the twins of pages, which are their contents as JSON for programs, and describes the twins as OpenAPI.
 
 The handler of a page lists the members of its twin with their types (:class:`Twin`); the values are those that the
 template of the page gets.
@@ -30,7 +30,7 @@ class Twin(NamedTuple):
 
     summary: str
     fields: Mapping[str, Any]  # name -> type, of the values that its template gets
-    query: tuple[str, ...] = ("at",)  # the members that the query of its address may have
+    query: tuple[str, ...] = ("at",)  # the query parameters that its address may have
 
 
 class PageHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +38,13 @@ class PageHead(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     namespace: str
-    position: str  # which change the tables have
-    at_ms: int | None = None  # the instant that it shows, None: now
+    position: str  # the last change that the tables have
+    at_ms: int | None = None  # the instant that it shows; None: now
     stale_since_ms: int | None = None  # since when Redis does not answer
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why there is no page. mend: a command that allows it, where a right is missing."""
+    """Why there is no page. mend: the command that gives the missing right, if one is missing."""
 
     status: int
     title: str
@@ -53,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class FailurePage(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer in the place of a page."""
+    """The JSON that a program gets instead of a twin."""
 
     version: int = VERSION
     error: Failure
@@ -77,12 +77,12 @@ def page_twin(head: PageHead, twin: Twin, values: Mapping[str, Any]) -> Response
 
 
 def failure_twin(failure: Failure) -> Response:
-    """The answer in the place of a page."""
+    """Answer with a failure as JSON."""
     return Response(msgspec.json.encode(FailurePage(error=failure)), failure.status, media_type=JSON)
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: objects with the names of their members."""
+    """Turn a value into what JSON has; named tuples and structs become objects with the names of their members."""
     if isinstance(value, By):
         return str(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _members(of: Any) -> dict[str, Any]:
-    """The members of a NamedTuple that its twin has, with their types: not those that are for a template alone."""
+    """The members of a NamedTuple that twins have, with their JSON types; other members are for templates alone."""
     hints = get_type_hints(of)
     return {name: _json_type(hints[name]) for name in of._fields if _is_data(hints[name])}
 
@@ -114,7 +114,7 @@ def _struct_of(of: Any) -> type[msgspec.Struct]:
 
 
 def _json_type(of: Any) -> Any:
-    """The type of what :func:`_plain` makes of a value of this type."""
+    """The type into which :func:`_plain` turns a value of this type."""
     origin, arguments = get_origin(of), get_args(of)
     if of is By:
         return str
@@ -137,7 +137,7 @@ def _page_type(name: str, twin: Twin) -> type[msgspec.Struct]:
 
 
 def openapi(twins: Mapping[str, Twin], release: str, root_path: str) -> dict[str, Any]:
-    """OpenAPI's description of these pages: address of the twin -> twin."""
+    """OpenAPI's description of twins. twins: address -> twin."""
     of = {path: _page_type(_name(path), twin) for path, twin in twins.items()}
     schemas, components = msgspec.json.schema_components(
         [*of.values(), FailurePage], ref_template="#/components/schemas/{name}"
@@ -149,7 +149,7 @@ def openapi(twins: Mapping[str, Twin], release: str, root_path: str) -> dict[str
             "parameters": list(_parameters(path, twins[path])),
             "responses": {
                 "200": {"description": "The page.", "content": {JSON: {"schema": schema}}},
-                "default": {"description": "Why there is none.", "content": {JSON: {"schema": failure}}},
+                "default": {"description": "Why there is no page.", "content": {JSON: {"schema": failure}}},
             },
         }}
         for path, schema in zip(of, pages, strict=True)

@@ -1,4 +1,4 @@
-"""Finds the action that reverses a change. Pure: the action has its own preview and needs its own rights."""
+"""Finds the action that reverses a change. Does no I/O: the action has its own preview and needs its own rights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..tables.tables import Tables
 
 
 class NotUndone(RegistryError):
-    """No action puts this back; the message says why."""
+    """No action reverses the change; the message says why."""
 
 
 def can_undo(change: Change) -> bool:
@@ -23,7 +23,7 @@ def can_undo(change: Change) -> bool:
 
 
 def undo_of(change: Change, before: Tables, now: Tables) -> dict[str, str]:
-    """The fields of the action that reverses a change. change: with all its parts. before: the tables before it."""
+    """The fields of the action that reverses a whole change. before: the tables before the change."""
     match change:
         case KvPut() | KvDeleted() if change.key is not None:
             value = before.kv.get(change.kv_namespace, {}).get(change.key)
@@ -45,7 +45,7 @@ def _queues(topic: str, had: Mapping[str, QueueData], now: Tables) -> dict[str, 
     there = {name: data for name, data in sorted(had.items()) if name in now.brokers}
     if not there:
         raise NotUndone(say(
-            "None of the broker names that had {topic} is registered now: it comes back with a broker that has it.",
+            "None of the broker names that had {topic} is registered now: a broker that has it brings it back.",
             topic=topic,
         ))  # fmt: skip
     queues = " ".join(
@@ -61,6 +61,7 @@ def _perm(change: WritePermSet, now: Tables) -> dict[str, str]:
     given = {topic for topic in now.broker_topics.get(name, ()) if now.topics[topic][name].perm & PERM_WRITE}
     if given - change.topics.keys():
         raise NotUndone(say(
-            "Other topics of {name} can be written to, too: a wipe would take more than this gave.", name=name
+            "Other topics of {name} can be written to, too: a wipe would also take what this change did not give.",
+            name=name,
         ))  # fmt: skip
     return {"do": "wipe", "name": name}

@@ -328,7 +328,7 @@ def test_redis_away_is_said_with_since_when_and_open_pages_come_back(registry, o
     for page in opened:
         page.locator("#status .bad").wait_for()
         assert_since(page.locator("#status").text_content(), away)
-    now.get_by_text("What is shown here is of").wait_for()
+    now.get_by_text("This page shows the state of").wait_for()
     assert_since(now.locator(".findings").text_content(), away)
     assert front_ends.locator("tbody tr").count() >= 1, "what was known stays there"
     redis.start()

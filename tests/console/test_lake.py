@@ -134,13 +134,13 @@ async def test_console_lake_and_replay_agree_at_500_instants_across_a_restart_an
                     text = await site.get("/topics")
                     assert "where the stream begins" in text
                     assert f'min="{min(recorder.model().moments[0], known.since_ms())}"' in text
-                    with pytest.raises(NotKnown, match=r"Nor does the lake .* was created again"):
+                    with pytest.raises(NotKnown, match=r"The lake does not know it: .* was created again"):
                         await site.console.past.at(old_last + 30_000)
                 # without the lake it is said since when the past is known, and what would know more
                 async with open_site(store, tmp_path / "checkpoints") as site:
                     text = await site.get("/brokers", 404, at=at)
                     assert "the past is known since then" in text
-                    assert "with its --lake the console shows them, too" in text
+                    assert "the console shows them with --lake" in text
 
 
 def test_why_there_is_no_report_is_said_by_the_process_that_should_make_it(tmp_path):

@@ -97,7 +97,7 @@ def test_redis_away_is_said_and_over_when_it_is_back(module_runner, tmp_path):
                 page = (await http.get(process.url + "/brokers")).text
                 assert "stale since" in page
                 now = (await http.get(process.url + "/")).text
-                assert "What is shown here is of" in now
+                assert "This page shows the state of" in now
                 assert (await http.get(process.url + "/healthz")).status_code == 503
                 assert (await http.get(process.url + "/changes")).status_code == 200
                 server.start()

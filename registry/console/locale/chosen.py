@@ -1,4 +1,4 @@
-"""Which language a page has: what its address says, else a cookie, else what the browser asks for."""
+"""Chooses the language of a page: that of its address, else that of a cookie, else what the browser accepts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def catalogue(code: str) -> NullTranslations:
 
 @functools.cache
 def _of(code: str, namespace: str) -> NullTranslations:
-    """The same for the pages of a namespace; always the same object, since caches use it as a key."""
+    """The sentences for the pages of a namespace; always the same object, since caches use it as a key."""
     return OfNamespace(catalogue(code), namespace)
 
 
 def language_of(request: Request) -> str:
-    """The code of the language that a request asks for; English, if it asks for no known language."""
+    """The code of the language that a request asks for; English if the console does not have the language."""
     asked = (request.headers.get(_HEADER, ""), request.query_params.get("lang", ""),
              request.cookies.get(LANGUAGE_COOKIE, ""))  # fmt: skip
     for code in asked:
@@ -77,7 +77,7 @@ def speak(request: Request, namespace: str, *, english: bool = False) -> None:
     """Use the language of a request in this task.
 
     Args:
-        namespace: of the page; commands in sentences name it. Empty: the page has none. english: English in any case,
+        namespace: of the page; commands in sentences contain it. Empty: the page has none. english: always use English,
             for programs.
     """
     code = "en" if english else language_of(request)
@@ -101,22 +101,22 @@ def of_page(request: Request) -> dict[str, Any]:
 
 
 def say_html(message: str, **values: Any) -> Markup:
-    """A sentence of a template, which may have elements of HTML; the values of its placeholders are escaped."""
+    """A sentence of a template, which may contain HTML; the values of its placeholders are escaped."""
     text = _html(language(), message)
     return text.format(**{key: shown(value) for key, value in values.items()}) if values else text
 
 
 @functools.lru_cache(maxsize=4096)
 def _html(words: NullTranslations, message: str) -> Markup:
-    """Cached: the cells of a table have the same few sentences, and looking up each took half the time of a page."""
+    """Cached, because the cells of a table repeat a few sentences, and to look up each took half the time of a page."""
     return Markup(words.gettext(message))
 
 
 def say_number_html(one: str, several: str, number: int, **values: Any) -> Markup:
-    """The same for a sentence with a number."""
+    """A sentence of a template, in the form that fits a number."""
     return Markup(say_number(one, several, number, **{key: Markup.escape(shown(each)) for key, each in values.items()}))
 
 
 def shown(value: Any) -> Any:
-    """Every value in a page passes here: characters that would change how the page is displayed are escaped."""
+    """Make a value of a page printable: escape characters that would change how the page is displayed."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,4 +1,4 @@
-"""Adds ``--namespace`` to commands in sentences: copied from a page, they act on the namespace that it shows."""
+"""Adds ``--namespace`` to commands in sentences: a copied command then acts on the namespace of the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_namespace(text: str, namespace: str) -> str:
     """Add ``--namespace`` to each command in a text that takes it.
 
     Args:
-        namespace: the default one changes nothing; empty: a word to fill in is added.
+        namespace: for the default namespace nothing is added; empty: NAMESPACE is added, for the reader to replace.
     """
     if namespace == _DEFAULT or "mqregistry " not in text:
         return text
@@ -30,7 +30,7 @@ def in_namespace(text: str, namespace: str) -> str:
 
 
 class OfNamespace(NullTranslations):
-    """The sentences of a language, as the pages of a namespace say them."""
+    """The sentences of a language for the pages of a namespace."""
 
     def __init__(self, words: NullTranslations, namespace: str) -> None:
         super().__init__()
@@ -42,5 +42,5 @@ class OfNamespace(NullTranslations):
         return in_namespace(super().gettext(message), self._namespace)
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        """The same for the form of a sentence that fits a number."""
+        """The translation in the form that fits a number, with the namespace in its commands."""
         return in_namespace(super().ngettext(msgid1, msgid2, n), self._namespace)

@@ -1,4 +1,4 @@
-"""Counts the heartbeats in each minute of the last hour, from the entries of the stream ``heartbeats``."""
+"""Counts the heartbeats in each minute of the last hour, from the stream ``heartbeats``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rereading import Rereading
 
 _EVERY_S: Final = 2.0
 _PAGE: Final = 500
-_PAGE_PAUSE_S: Final = 0.005  # an hour of 3,000 brokers is a million entries, and pages are answered in between
+_PAGE_PAUSE_S: Final = 0.005  # an hour of 3,000 brokers is a million entries; pages are answered in the pauses
 
 
 class _Beat(msgspec.Struct):
@@ -34,13 +34,13 @@ class Beats(Rereading):
         super().__init__(state, HEARTBEATS, _EVERY_S)
         self._reader: EntryReader | None = None
         self.per_minute = Counter[int]()  # minute since 1970 -> heartbeats in it
-        self.is_known = False  # whether everything of the last hour was read
+        self.is_known = False  # whether the whole last hour was read
 
     async def read(self) -> None:
-        """Count the heartbeats that are new."""
+        """Count the new heartbeats; after a reload, those of the last hour."""
         store, reader = self._state.store, self._reader
         if reader is None or self._due.is_set():
-            if not await store.exists():  # a script would make the namespace
+            if not await store.exists():  # else the script of read_head would make the namespace
                 return
             self._due.clear()
             begin_ms = (await read_head(store)).now_ms - MINUTES * MINUTE_MS

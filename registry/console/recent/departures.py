@@ -1,4 +1,4 @@
-"""Groups the brokers that left and are not back, so that all that left together are in one sentence. Pure."""
+"""Groups the brokers that left and are not back: brokers that left together get one sentence. Does no I/O."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TOGETHER_MS: Final = 60_000
 _PLACES: Final = 3
 
 _BY_REQUEST: Final = "broker_unregistered"
-_CAUSES: Final = {  # of one broker, of several
+_CAUSES: Final = {  # cause -> why one broker left, why several left
     _BY_REQUEST: (marked("it unregistered itself (104)"), marked("they unregistered themselves (104)")),
     "broker_closed": (marked("its last connection closed"), marked("their last connections closed")),
     "broker_expired": (
-        marked("it fell silent until its timeout"), marked("they fell silent until their timeouts")
+        marked("it sent no heartbeat until its timeout"), marked("they sent no heartbeat until their timeouts")
     ),
     "broker_reaped": (
         marked("its connections had closed, and the front end that knew of it ended"),
@@ -43,17 +43,17 @@ class Departure(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Names the departure in an address."""
+        """The name of the departure in the address of a page."""
         return f"{self.cause}:{self.since_ms}:{self.until_ms}"
 
     @property
     def is_planned(self) -> bool:
-        """Whether the brokers, or an operator, asked for it."""
+        """Whether the brokers unregistered, or an operator removed them."""
         return self.cause == _BY_REQUEST
 
     @property
     def why(self) -> str:
-        """The cause of a departure, in words."""
+        """The cause and the author, in words."""
         is_one = len(self.brokers) == 1
         if self.author is not None:
             text = marked("{author} had it removed") if is_one else marked("{author} had them removed")
@@ -63,7 +63,7 @@ class Departure(NamedTuple):
 
     @property
     def places(self) -> str:
-        """Where they were: networks of 256 addresses of IPv4, or hosts, the most frequent first."""
+        """Where the brokers were: IPv4 networks of 256 addresses, or hosts, the most frequent first."""
         found = Counter(_place(one.addr) for one in self.brokers).most_common()
         shown = [f"{place} ({number})" if len(found) > 1 else place for place, number in found[:_PLACES]]
         return some_of(shown) + (say(" and {number} more", number=len(found) - _PLACES) if len(found) > _PLACES else "")
@@ -75,15 +75,15 @@ class Departure(NamedTuple):
 
     @property
     def named(self) -> tuple[Named, ...]:
-        """Kind and name of everything in :attr:`names`."""
+        """The broker names in :attr:`names`, for links."""
         return brokers_named(one.broker_name for one in self.brokers)
 
 
 def depart(gone: Iterable[Gone], rows: Mapping[str, BrokerRow]) -> list[Departure]:
-    """Returns the departures, the latest first.
+    """The departures, the latest first.
 
-    gone: processes that left. A process is back once its brokerName has its broker id again, at any address: a pod
-    that was made again has a new address. rows: the broker rows now.
+    gone: processes that left. A process is back once its brokerName has its broker id again, at any address: a
+    recreated pod has a new address. rows: the broker rows now.
     """
     away = [one for one in gone if one.moment.kind != REPLACED and not _is_back(one, rows)]
     return sorted(_group(away), key=lambda one: -one.until_ms)

@@ -1,4 +1,4 @@
-"""Departures that an operator took off the page Now, with the operator's name: a file beside the checkpoints."""
+"""Keeps the departures that operators took off the page Now, with their names, in a file beside the checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST: Final = 200
 
 
 class Dismissed(msgspec.Struct, frozen=True):
-    """A departure that was dismissed: every broker that left for this cause within this time."""
+    """A dismissed departure: it covers every broker that left for this cause within this time."""
 
     cause: str
     since_ms: int
@@ -24,7 +24,7 @@ class Dismissed(msgspec.Struct, frozen=True):
     ms: int  # when it was dismissed
 
     def covers(self, moment: Moment) -> bool:
-        """Whether one of these brokers left at this moment."""
+        """Whether the broker that left at this moment belongs to it."""
         return moment.kind == self.cause and self.since_ms <= moment.ms <= self.until_ms
 
 
@@ -40,7 +40,7 @@ def read_dismissed(folder: Path) -> list[Dismissed]:
 
 
 def dismiss(folder: Path, one: Dismissed) -> None:
-    """Add one; if there are too many, the oldest are forgotten."""
+    """Add a departure; if there are too many, the oldest are forgotten."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = [*read_dismissed(folder), one][-_MOST:]
     new = folder / f"{_FILE}.{os.getpid()}.new"

@@ -1,4 +1,4 @@
-"""The first lines of the page Now: brokers that left, brokers without write permission, shared addresses. Pure."""
+"""The first findings of the page Now: brokers that left, lost write permission, shared addresses. Does no I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def incidents(
 ) -> list[ConsoleFinding]:
     """What happened to brokers: departures, shared addresses, lost write permission, maintenance.
 
-    departures: those that nobody dismissed. perm_changes: the last change of write permission of each brokerName.
+    departures: without the dismissed ones. perm_changes: the last change of write permission of each brokerName.
     """
     at_work = maintained(tables.kv)
     return [
@@ -34,7 +34,7 @@ def incidents(
 
 
 def left(departures: Collection[Departure], now_ms: int, at_work: Container[str] = ()) -> Iterator[ConsoleFinding]:
-    """One sentence for each departure. If all its broker names are in maintenance, it is a note, no fault."""
+    """One finding for each departure; a note if all its broker names are in maintenance."""
     for one in list(departures)[:_SHOWN]:
         began, ended = clock(one.since_ms, now_ms), clock(one.until_ms, now_ms)
         is_short = began == ended
@@ -54,37 +54,28 @@ def left(departures: Collection[Departure], now_ms: int, at_work: Container[str]
 
 
 def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
-    """Two broker names at one address: usually a copied configuration with its brokerIP1 or listenPort."""
+    """Broker names that share an address, usually because brokerIP1 and listenPort were copied."""
     names: dict[str, set[str]] = {}
     for name, row in tables.brokers.items():
         for addr in row.broker_addrs.values():
             names.setdefault(addr, set()).add(name)
     for addr, sharing in sorted(names.items()):
         if len(sharing) > 1:
-            yield ConsoleFinding(
-                "bad",
-                say(
-                    "{number} broker names have registered one address, {addr}: {names}. Clients of each are sent to "
-                    "the same process. Was a broker's configuration copied?",
-                    number=len(sharing),
-                    addr=addr,
-                    names=some(sharing),
-                ),
-                f"/brokers?filter={addr}",
-                names=brokers_named(sorted(sharing)),
-            )
+            text = say(
+                "{number} broker names have registered one address, {addr}: {names}. Clients of each are sent to the "
+                "same process. Was a broker's configuration copied?", number=len(sharing), addr=addr,
+                names=some(sharing),
+            )  # fmt: skip
+            yield ConsoleFinding("bad", text, f"/brokers?filter={addr}", names=brokers_named(sorted(sharing)))
 
 
 def _maintained(at_work: Mapping[str, Maintenance], now_ms: int) -> Iterator[ConsoleFinding]:
     for name, one in sorted(at_work.items()):
         is_late = one.until_ms is not None and one.until_ms < now_ms
         late = say(" It should be over: 'mqregistry broker restore {name}' ends it.", name=name) if is_late else ""
-        yield ConsoleFinding(
-            "warn" if is_late else "note",
-            say("{name} is {state}.", name=name, state=one) + late,
-            f"/broker?{urlencode({'name': name})}",
-            names=brokers_named([name]),
-        )
+        level: Level = "warn" if is_late else "note"
+        text = say("{name} is {state}.", name=name, state=one) + late
+        yield ConsoleFinding(level, text, f"/broker?{urlencode({'name': name})}", names=brokers_named([name]))
 
 
 def _wiped(
@@ -101,9 +92,5 @@ def _wiped(
             "back.",
             name=name, since=by,
         )  # fmt: skip
-        yield ConsoleFinding(
-            "warn",
-            text,
-            f"/changes/{change.seq}" if change is not None else f"/brokers?filter={name}",
-            names=brokers_named([name]),
-        )
+        page = f"/changes/{change.seq}" if change is not None else f"/brokers?filter={name}"
+        yield ConsoleFinding("warn", text, page, names=brokers_named([name]))

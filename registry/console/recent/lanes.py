@@ -1,7 +1,7 @@
-"""The last day of each broker process: when it was there, when it went and why, when it became master.
+"""Keeps the last day of each broker process (its lane): when it was there, when and why it went, when it became master.
 
-The stream of changes is read once, from a checkpoint on; each change that the console sees is then added. So a page
-costs only the drawing, which is cached for the time that one pixel shows.
+The stream of changes is read once, from a checkpoint on; then each change that the console sees is added. A page only
+draws the lanes, and each drawing is cached for the time that one pixel shows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _WIDTH: Final = 240
 _HEIGHT: Final = 12
 _EVENTS: Final = 300
 _RETRY_S: Final = 1.0
-_AT_ONCE: Final = 25  # each may hold 500 topics, and pages are answered in between
+_AT_ONCE: Final = 25  # changes of 500 topics at most; pages are answered between two reads
 
 CAME: Final = marked("registered")
 MASTER: Final = marked("became master")
 NO_MASTER: Final = marked("is no master any more")
-# The marks of brokers.html: each has a shape of its own, for people who do not see colours.
+# The other two marks in brokers.html. Each mark has its own shape, for people who do not see colours.
 GONE: Final = marked("gone")
 REPLACED: Final = marked("replaced")
 _LEFT: Final = {
@@ -68,7 +68,7 @@ class Moment(NamedTuple):
 
 
 class Lane:
-    """One process under one broker name. before: whether it was there before the first moment that is kept."""
+    """One process under one broker name. before: whether it was there before its first kept moment."""
 
     def __init__(self, *, before: bool) -> None:
         self.before = before
@@ -95,7 +95,7 @@ class Lane:
         return there
 
     def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
-        """The lane as SVG, with the same in words; since_ms: the time before is unknown."""
+        """The lane as SVG, which says the same in words. since_ms: nothing is known before."""
         pixel_ms = span_ms // _WIDTH
         key = now_ms // pixel_ms, span_ms, since_ms, time_zone_name(), language()
         if self._drawn is None or self._drawn[0] != key:
@@ -131,7 +131,7 @@ class Lane:
             for moment, at in ((one, x(one.ms) * 100 / _WIDTH) for one in shown)
         ]  # fmt: skip
         words = _words(shown, there, known_ms, begin_ms)
-        # The bars are as wide as there is room; the marks on them keep their shape.
+        # The bars stretch to the width of the cell; the marks keep their shape.
         return Markup(
             '<svg class="lane" role="img" aria-label="{words}"><title>{words}</title>'
             '<svg viewBox="0 0 {w} {h}" preserveAspectRatio="none">{bars}</svg>{marks}</svg>'
@@ -242,7 +242,7 @@ class Lanes:
         after = {addr: broker_id for broker_id, addr in new.items()}
         for addr, broker_id in before.items():
             if addr not in after:
-                # another address may have taken its place with a registration of its own
+                # a process with another address may have taken its place by registering
                 kind = REPLACED if change.type == "broker_registered" else change.type
                 self._lane(name, addr, there=True).add(Moment(change.ms, kind, broker_id, change.by, change.seq))
             elif (after[addr] == MASTER_ID) != (broker_id == MASTER_ID):
@@ -283,9 +283,7 @@ class Lanes:
         return found
 
     def gone(self, now_ms: int, span_ms: int) -> Iterator[Gone]:
-        """The processes that left within this time and are not back; those that left before the last day are
-        forgotten.
-        """
+        """The processes that left within this time and are not back. Forgets those that left before the last day."""
         for (name, addr), lane in list(self._lanes.items()):
             if addr in self._rows.get(name, {}).values():
                 continue

@@ -1,6 +1,6 @@
-"""Names that clients asked for in vain within the last day, from what front ends write into the stream ``lookups``.
+"""Counts the names that clients asked for in vain within the last day, from the stream ``lookups``.
 
-The stream holds at most a day and 32 MiB; it is read once, and then only its new entries.
+Front ends write into the stream; it holds at most a day and 32 MiB. It is read once, and then only its new entries.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
 OTHERS: Final = "(others)"
 _EVERY_S: Final = 5.0
-_PAGE: Final = 25  # each may have 32 KiB, and pages are answered in between
-_NAMES: Final = 20_000  # in an hour; each worker names 10,000 at most
+_PAGE: Final = 25  # entries of 32 KiB at most; pages are answered between two reads
+_NAMES: Final = 20_000  # counted one by one in an hour; each worker reports 10,000 at most
 _FRONT_ENDS: Final = 20
 _CLIENTS: Final = 10
 
 
 class _MissingReport(msgspec.Struct):
-    """The members of an entry that are always decoded; the found names, which are most of it, are skipped."""
+    """The members of an entry that are always decoded; the found names, most of the entry, are skipped."""
 
     ms: int
     front_end: str
@@ -38,7 +38,7 @@ class _MissingReport(msgspec.Struct):
 
 
 class _Found(msgspec.Struct):
-    """The found names of an entry; they are decoded only if it is of the last hour."""
+    """The found names of an entry, which are decoded only for the last hour."""
 
     found: dict[str, int] = {}
 
@@ -52,8 +52,8 @@ class AskedName(NamedTuple):
 
     name: str  # OTHERS: all names beyond those that are counted one by one
     times: int  # how often within the last day
-    first_ms: int  # first_ms, last_ms: when the first and the last count was written
-    last_ms: int
+    first_ms: int  # when its first count was written
+    last_ms: int  # when its last count was written
     front_ends: tuple[str, ...]  # the ids of the front ends that were asked
     clients: tuple[str, ...] = ()  # the addresses of some clients that asked
 
@@ -79,10 +79,10 @@ class MissingNames(Rereading):
         self._reader: EntryReader | None = None
         self._busy = asyncio.Lock()
         self._hours: dict[int, dict[str, AskedName]] = {}
-        self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
+        self._begins: dict[int, str] = {}  # hour -> the stream position before its first entry
         self._sorted: list[AskedName] | None = None
         self.since_ms: int | None = None  # since when the names are known; None: nothing was read yet
-        # by minute of the last hour: all lookups; those in vain; for each cluster those that found a topic of it
+        # counts by minute of the last hour: all lookups; lookups in vain; by cluster, lookups that found a topic of it
         self.lookups, self.in_vain = Counter[int](), Counter[int]()
         self.of_cluster: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
@@ -93,7 +93,7 @@ class MissingNames(Rereading):
 
     async def _read(self) -> None:
         store = self._state.store
-        if not await store.exists():  # a script would make the namespace
+        if not await store.exists():  # else the script of read_head would make the namespace
             return
         now_ms = (await read_head(store)).now_ms
         begin_ms = now_ms - HOURS * HOUR_MS
@@ -141,13 +141,13 @@ class MissingNames(Rereading):
         return tuple({row.cluster for row in rows if row is not None})
 
     def names(self) -> list[AskedName]:
-        """All missing names, the most wanted first; computed once for each state of the stream."""
+        """All missing names, the most wanted first; sorted once for each state of the stream."""
         if self._sorted is None:
             self._sorted = _sort(self._hours.values())
         return self._sorted
 
     async def names_by(self, at_ms: int) -> list[AskedName]:
-        """The missing names from ``since_ms`` to an instant: the hour of the instant is read again, up to it."""
+        """The missing names from ``since_ms`` to an instant; reads the hour of the instant again, up to the instant."""
         own, last = at_ms // HOUR_MS, dict[str, AskedName]()
         hours = [names for hour, names in self._hours.items() if hour < own]
         if own in self._begins:

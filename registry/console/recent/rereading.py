@@ -1,4 +1,4 @@
-"""Keeps counts from a stream current: new entries are read every few seconds, all entries after a reload."""
+"""Keeps counts from a stream up to date: reads new entries every few seconds, and all entries after a reload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rereading(ABC):
         self._state = state
         self._stream = stream
         self._every_s = every_s
-        self._due = asyncio.Event()  # the tables were read again: it may be another Redis
+        self._due = asyncio.Event()  # set when the tables were read again, perhaps from another Redis
         state.on_load.append(self._due.set)
 
     @abstractmethod

@@ -1,7 +1,5 @@
-"""What the streams tell of an instant: which front ends heard brokers and answered clients by then, and how far each
-stream was.
-
-The past status of a front end is not kept, so this is all that is known of its past.
+"""Reads from the streams what is known of an instant: which front ends heard brokers and answered clients, and how far
+each stream was. Nothing else is known of a front end's past, because its status is not kept.
 """
 
 from __future__ import annotations
@@ -16,30 +14,28 @@ from ...store.store import Store
 from ...store.streams import StreamEntry, StreamState, Survey, entries_back, first_entry, last_entry_by
 from ..state import MINUTE_MS
 
-# The most entries that are read for a minute: enough for 3,000 brokers at three front ends, and fast enough for a page.
+# The most entries that are read of a minute: enough for 3,000 brokers at three front ends, and fast enough for a page.
 _BEATS: Final = 20_000
 _REPORTS: Final = 200
-# The entries of a longer stream are estimated and not counted; an entry of lookups has up to 32 KiB.
+# More entries than these are estimated, not counted. An entry of lookups has up to 32 KiB.
 _COUNTED: Final = {HEARTBEATS: 5_000, LOOKUPS: 500}
 
 
 class Sign(NamedTuple):
-    """What one front end did in the minute before an instant: when last, how many broker processes it heard, how many
-    lookups it counted.
-    """
+    """What one front end did in the minute before an instant."""
 
-    last_ms: int
-    brokers: int = 0
-    lookups: int = 0
+    last_ms: int  # the time of its last entry
+    brokers: int = 0  # the broker processes that it heard
+    lookups: int = 0  # the lookups that it counted
 
 
 class Signs(NamedTuple):
     """The signs of all front ends, by their ids."""
 
     of: dict[str, Sign]
-    heard_ms: int | None  # the last heartbeat by then; None: the stream does not reach back so far
-    begins_ms: int | None  # the oldest heartbeat that it has; None: none
-    whole: bool  # nothing of the minute was left out
+    heard_ms: int | None  # the last heartbeat until then; None: the stream begins later
+    begins_ms: int | None  # the oldest heartbeat in the stream; None: the stream is empty
+    whole: bool  # whether all entries of the minute were read
 
 
 async def signs_by(store: Store, at_ms: int) -> Signs:
@@ -73,13 +69,13 @@ async def signs_by(store: Store, at_ms: int) -> Signs:
 
 
 class StreamThen(NamedTuple):
-    """A stream as it was at an instant, as far as it still has the entries of then."""
+    """A stream as it was at an instant, from the entries that it still has."""
 
-    entries: int  # those that were made by then and are still kept
+    entries: int  # written until then and still kept
     is_exact: bool  # False: the number of entries is estimated
-    first: StreamEntry | None  # first, last: None: it has none
+    first: StreamEntry | None  # first, last: None: there is no such entry
     last: StreamEntry | None
-    seq: int | None = None  # the number of the last one; only changes have numbers
+    seq: int | None = None  # the number of the last entry; only changes have numbers
 
 
 class _NumberedEntry(msgspec.Struct):

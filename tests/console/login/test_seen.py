@@ -108,7 +108,7 @@ async def test_a_form_of_another_session_changes_nothing(console, bed):
         form = form_of((await boss.get("/action", params=ACTIONS["wipe"][0])).text)
         answer = await browser.post("/action", data=form, headers=ORIGIN)
     assert answer.status_code == 403
-    assert "of another login" in answer.text
+    assert "from another login" in answer.text
     assert (await bed.head()).seq == before
 
 
