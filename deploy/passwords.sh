@@ -1,6 +1,7 @@
 #!/bin/sh
-# Chooses a password for each Redis user of this folder that has none yet: its SHA-256 goes into users.acl and
-# users-7.acl, that of mqregistry also into mqregistry.env, the others are shown once. Run again, it changes nothing.
+# Chooses a password for each Redis user in this folder that has none yet. It writes the password's SHA-256 into users.acl
+# and users-7.acl. It writes the password of mqregistry into mqregistry.env, and prints the others. A second run changes
+# nothing.
 set -eu
 umask 077
 cd "$(dirname "$0")"
@@ -20,7 +21,7 @@ for user in $(sed -n 's/.* #password-of-\([a-z]*\) .*/\1/p' users.acl users-7.ac
     else
         echo "$user: $password"
     fi
-    # last of all: whoever interrupts this may run it again
+    # The hash is written last: if the script was interrupted, it can run again.
     hash=$(printf %s "$password" | sha256sum | cut -d ' ' -f 1)
     for file in users-7.acl users.acl; do
         put "$file" "s/#password-of-$user /#$hash /"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The first program of a container: a command of mqregistry (serve, sweep, console ...), or what is started in RocketMQ's
-# own image: nameserver, sh mqnamesrv, ./mqnamesrv -c FILE, also by nohup, and by the path that it has in that image.
+# The first program of a container. It runs a command of mqregistry (serve, sweep, console ...), and accepts the commands
+# that start the name server in RocketMQ's image: nameserver, sh mqnamesrv, ./mqnamesrv -c FILE, also with nohup, and with
+# the path that mqnamesrv has in that image.
 case ${1-} in
     nameserver | mqnamesrv | */mqnamesrv) shift && exec mqnamesrv "$@" ;;
     nohup) shift && exec "$0" "$@" ;;

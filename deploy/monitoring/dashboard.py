@@ -1,8 +1,8 @@
 """Writes dashboard.json, the Grafana dashboard, from the table of metrics: ``python deploy/monitoring/dashboard.py``.
 
-In front are the twelve panels that tell whether something is wrong (``FRONT``). Every other metric has a panel in one
-of the folded rows (``ROWS``). Each panel links to the console's page of the moment that is looked at. A test holds that
-the file is up to date, and that every metric of the table is shown.
+The twelve panels at the top show whether something is wrong (``FRONT``). Every other metric has a panel in a folded row
+(``ROWS``). Each panel links to a page of the console, at the panel's moment. A test checks that the file is up to date,
+and that it shows every metric of the table.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _SINCE: Final = ("start_time_seconds", "last_sweep_seconds", "pipeline_last_roun
 
 
 class Query(NamedTuple):
-    """One value of a panel in front: its name, PromQL, unit, and from which value on it has which colour."""
+    """One value of a panel at the top. steps: from this value on -> the colour."""
 
     name: str
     expr: str
@@ -78,9 +78,7 @@ class Query(NamedTuple):
 
 
 class Front(NamedTuple):
-    """One of the panels in front. page: the console's page that has the details; graph: a line of the time, else the
-    last value in large figures.
-    """
+    """A panel at the top. page: the console's page with details. graph: a line over time, else the last value."""
 
     title: str
     description: str
@@ -99,19 +97,19 @@ _ANY_IS_BAD_RATE: Final = {0: _GOOD, 0.001: _BAD}
 
 
 def _alerts() -> str:
-    """The names of the alerts of rules.yml, for a regular expression."""
+    """A regular expression for the alerts of rules.yml."""
     groups = yaml.safe_load(FILE.with_name("rules.yml").read_text(encoding="utf-8"))["groups"]
     return "|".join(rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule)
 
 
 def _of(name: str, **labels: str) -> str:
-    """A metric of the namespaces that are looked at. labels: what others must match."""
+    """PromQL: a metric in the chosen namespaces. labels: further labels, as regular expressions."""
     more = "".join(f', {label}=~"{value}"' for label, value in labels.items())
     return f'{PREFIX}{name}{{namespace=~"$namespace"{more}}}'
 
 
 def _told(name: str, by: str = "namespace", **labels: str) -> str:
-    """Of what every front end tells of the same Redis: the highest of each namespace, added up."""
+    """PromQL for a value of Redis that every front end reports: the sum of the namespaces' highest."""
     return f"sum(max by ({by}) ({_of(name, **labels)}))"
 
 
@@ -122,7 +120,7 @@ def _p99(histogram: str, by: str, **labels: str) -> str:
 FRONT: Final = (
     Front(
         "Alerts that fire", "How many alerts of rules.yml fire now. What each means, what to do: docs/alerts.md.", "/",
-        # also without a namespace: NoFrontEnd, when not even the targets are known
+        # the empty namespace is for NoFrontEnd when Prometheus knows no target
         (Query("alerts", f'count(ALERTS{{alertstate="firing", alertname=~"{_alerts()}", namespace=~"$namespace|"}}) '
                "or vector(0)", "short", _ANY_IS_BAD),),
     ),
@@ -198,7 +196,7 @@ FRONT: Final = (
 
 
 def expressions(name: str, metric: Metric) -> dict[str, str]:
-    """What a panel draws of a metric, by what its legend adds; of a histogram two lines."""
+    """The queries of a metric's panel, by the text that each adds to the legend; a histogram has two."""
     if metric.kind != "histogram":
         return {"": expression(name, metric)}
     by = ", ".join(["instance", *metric.labels])
@@ -207,7 +205,7 @@ def expressions(name: str, metric: Metric) -> dict[str, str]:
 
 
 def expression(name: str, metric: Metric) -> str:
-    """The same of a metric that is no histogram."""
+    """The query of a metric that is no histogram."""
     by = ", ".join(["instance", *metric.labels])
     if metric.kind == "counter" or name == "process_cpu_seconds":
         return f"sum by ({by}) (rate({_of(name)}[5m]))"
@@ -219,7 +217,7 @@ def expression(name: str, metric: Metric) -> str:
 
 
 def unit(name: str, metric: Metric) -> str:
-    """Grafana's word for the unit of what a panel draws."""
+    """Grafana's name of the unit of a metric's panel."""
     if metric.kind == "counter":
         return "ops"
     if name.endswith("availability"):
@@ -239,14 +237,14 @@ def _base(number: int, title: str, description: str, kind: str, place: tuple[int
 
 
 def _links(page: str, at: str) -> list[dict[str, Any]]:
-    """To a page of the console as it was at the moment that a variable of Grafana has."""
+    """A link to a page of the console as it was then; ``at``: the variable of Grafana with the moment."""
     mark = "&" if "?" in page else "?"
     url = f"${{console:raw}}{page}{mark}at=${{{at}}}"
     return [{"title": "The console at that moment", "url": url, "targetBlank": True}]
 
 
 def _thresholds(steps: dict[float, str]) -> dict[str, Any]:
-    """Grafana's form of a value's colours; the first has no lower end."""
+    """The colours of a value in Grafana's form; the first colour has no lower limit."""
     return {
         "mode": "absolute",
         "steps": [
@@ -256,11 +254,11 @@ def _thresholds(steps: dict[float, str]) -> dict[str, Any]:
 
 
 def front_panel(number: int, one: Front, place: tuple[int, int, int, int]) -> dict[str, Any]:
-    """One panel in front."""
+    """A panel at the top."""
     first, several = one.queries[0], len(one.queries) > 1
     defaults: dict[str, Any] = {
         "unit": first.unit, "min": 0, "thresholds": _thresholds(first.steps), "noValue": "–",
-        # a last value has no time of its own: the end of what is shown is meant
+        # a last value has no time: the link uses the end of the shown time
         "links": _links(one.page, "__value.time" if one.graph else "__to"),
     }  # fmt: skip
     overrides = [
@@ -296,7 +294,7 @@ def _targets(queries: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folded_panel(number: int, name: str, metric: Metric, page: str, place: tuple[int, int, int, int]) -> dict[str, Any]:
-    """One panel of a metric, in a folded row."""
+    """A panel of one metric in a folded row."""
     legend = " ".join(["{{instance}}", *(f"{{{{{label}}}}}" for label in metric.labels)])
     title = name.removesuffix("_total").replace("_", " ")
     queries = [(f"{legend} {what}".rstrip(), expr) for what, expr in expressions(name, metric).items()]

@@ -202,11 +202,11 @@ def test_sentinel_promotes_a_replica_that_has_less_than_was_read(folder, namespa
         assert recorded(lake, namespace, epoch) == lost
         sentinel.master.kill()
         sentinel.wait_for_failover(new)
-        with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
+        with pytest.raises(OtherPast, match=r"earlier state.*begin another lake: --lake DIR"):
             record(sentinel.url, namespace)
         live(sentinel.url, namespace, 60, seed=3)  # more than what was lost
         for accept_gap in (False, True):
-            with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
+            with pytest.raises(OtherPast, match=r"earlier state.*begin another lake: --lake DIR"):
                 record(sentinel.url, namespace, accept_gap=accept_gap)
         assert recorded(lake, namespace, epoch) == lost  # as it was
         other = Lake(str(tmp_path / "other"))

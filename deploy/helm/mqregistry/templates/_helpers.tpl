@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* At most 40 characters: "-front-ends-headless" and the like follow, and names of Services have at most 63. */ -}}
+{{- /* At most 40 characters, because names of Services have at most 63 and suffixes like "-front-ends-headless" follow. */ -}}
 {{- define "mqregistry.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- if contains $name .Release.Name }}{{ $name = .Release.Name }}{{ else }}{{ $name = printf "%s-%s" .Release.Name $name }}{{ end }}
@@ -22,10 +22,10 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* What all pods of ours have in common; component and values are those of the part. */ -}}
+{{- /* The common fields of all pods of this chart; component and values are those of the part. */ -}}
 {{- define "mqregistry.pod" -}}
 automountServiceAccountToken: false
-# Kubernetes would set MQREGISTRY_PORT and the like for the Services here.
+# With links, Kubernetes would set variables like MQREGISTRY_PORT for the Services of this chart.
 enableServiceLinks: false
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
@@ -83,7 +83,7 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- /* What the values of a part add to its container's environment and mounts, and to the pod's volumes. */ -}}
+{{- /* The extra environment, mounts and volumes that the values of a part name. */ -}}
 {{- define "mqregistry.extraEnv" -}}
 {{- with .values.extraEnv }}{{ toYaml . }}{{ end }}
 {{- end }}
@@ -94,7 +94,7 @@ capabilities:
 {{- with .values.extraVolumes }}{{ toYaml . }}{{ end }}
 {{- end }}
 
-{{- /* Where the tables are. user: whom the Redis of trials knows this part as. */ -}}
+{{- /* The variables that name Redis. user: the name with which this part logs in to the Redis of trials. */ -}}
 {{- define "mqregistry.redisEnv" -}}
 {{- $redis := .root.Values.redis -}}
 - name: MQREGISTRY_NAMESPACE
