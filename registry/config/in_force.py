@@ -24,15 +24,15 @@ _MOST_CHARS: Final = 200
 def in_force(own: Settings, shared: Mapping[str, str], *, compat: str | None = None) -> Settings:
     """The settings that a process obeys.
 
-    A key that the NameServer of the compat mode does not know has its default, wherever it was set
-    (``docs/semantics.md``, the table of differences between 4.8.0 and 5.x). The shared configuration does not change
-    keys of one process, nor values from the environment or a flag. A shared value that is not allowed is logged and
-    ignored, because it must not stop a running front end.
+    A key that the NameServer of the compat mode does not know keeps its default, wherever it was set
+    (``docs/semantics.md``, the table of differences between 4.8.0 and 5.x). The shared configuration replaces neither
+    keys that belong to one process, nor values from the environment or a flag. A shared value that is not allowed is
+    logged and ignored, because it must not stop a running front end.
 
     Args:
         own: the settings that this process was started with.
         shared: the shared configuration of its namespace (``P:config``), property key -> text.
-        compat: of the namespace; None: ``own.compat``.
+        compat: the namespace's mode; None: ``own.compat``.
 
     Raises:
         ConfigError: there is no such compat mode.
@@ -58,7 +58,7 @@ def _with_shared(settings: Settings, shared: Mapping[str, str]) -> Settings:
 
 
 def without(settings: Settings, keys: Collection[str]) -> Settings:
-    """The same settings with the defaults of these property keys, wherever they were set."""
+    """Settings in which these property keys have their defaults again."""
     names = [option.name for key, option in options_by_key().items() if key in keys]
     sources = {name: source for name, source in settings.sources.items() if name not in names}
     defaults = {name: options()[name].default for name in names}
@@ -66,9 +66,9 @@ def without(settings: Settings, keys: Collection[str]) -> Settings:
 
 
 def own_values(settings: Settings) -> dict[str, tuple[str, str]]:
-    """The settings that a process was started with and that are not defaults: key -> value and source.
+    """The settings of a process that have no default value: key -> value and source.
 
-    Other users may read these values: they contain no secret and no URL of Redis, and long values are cut.
+    Other users may read the result: it has no secret and no URL of Redis, and long values are cut.
     """
     return {
         option.key: (option.show(getattr(settings, name))[:_MOST_CHARS], settings.source(name))

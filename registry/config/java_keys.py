@@ -15,11 +15,11 @@ class JavaKey(NamedTuple):
     why: str
 
 
-# Keys of Java's NamesrvConfig, NettyServerConfig and RemotingServer. A file of a Java NameServer is accepted with them;
-# 318 stores a value, and 319 then shows it, as Java does.
+# Keys of Java's NamesrvConfig, NettyServerConfig and RemotingServer. Our properties file may have them. Request 318
+# stores a value for such a key, and 319 then shows the value, as Java does.
 KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
     "rocketmqHome": JavaKey("", "there is no installation folder"),
-    "kvConfigPath": JavaKey("", "KV configuration is kept in Redis; imported from this file while Redis has none"),
+    "kvConfigPath": JavaKey("", "KV configuration is kept in Redis; while Redis has none, this file is imported"),
     "configStorePath": JavaKey("", "changed configuration is kept in Redis"),
     "enableControllerInNamesrv": JavaKey("false", "the controller is not part of this server"),
     "unRegisterBrokerQueueCapacity": JavaKey("3000", "unregistrations are not queued"),
@@ -42,12 +42,12 @@ KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
 
 
 def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Mapping[str, str]) -> dict[str, str]:
-    """The paths that a Java NameServer with these arguments answers to 319 (NamesrvConfig, NamesrvStartup).
+    """The paths that 319 shows at a Java NameServer that was started in this way (NamesrvConfig, NamesrvStartup).
 
     Args:
         environ: the environment of the process.
-        config_file: the file of ``-c``, to which Java writes what a 318 changes.
-        in_file: the keys of this module in that file, with their values.
+        config_file: the file of ``-c``; Java writes changes by 318 to this file.
+        in_file: the keys of ``KNOWN_TO_JAVA`` in this file, with their values.
     """
     folder = home(environ) / "namesrv"
     paths = {
@@ -60,5 +60,5 @@ def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Ma
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    """The user's home; "~" if there is none, as in a container that runs as a user id without a name."""
+    """The user's home folder; "~" if there is none, as in a container whose user id has no name."""
     return Path(environ.get("HOME") or os.path.expanduser("~"))

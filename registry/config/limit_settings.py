@@ -14,7 +14,7 @@ _GUARDS: Final = RunTime(False, "a limited client could lift the limit")
 
 
 def _mode(key: str, what: str) -> About:
-    help = f"{what}: nothing, counted and told, or also refused when they are over a limit."
+    help = f"{what} over a limit: off = let through, observe = counted and reported, enforce = refused, too."
     return About(key, help, run_time=_GUARDS, choices=("off", "observe", "enforce"))
 
 
@@ -33,9 +33,9 @@ def _networks(key: str, help: str, run_time: RunTime | None = None) -> About:
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits, which each worker process counts by itself (0 = no limit), and a mode for each kind of limit.
+    """The limits (0 = no limit), and a mode for each kind of limit. Each worker process counts by itself.
 
-    The defaults let 4,000 brokers and 10,000 clients behind one address connect and register at once, also several
+    The defaults let 4,000 brokers and 10,000 clients behind one address connect and register at once, even several
     times a minute.
     """
 
@@ -81,7 +81,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     rate_burst_seconds: Annotated[
         int,
         About(
-            "rateBurstSeconds", "What a limit grants in this time may come at once.",
+            "rateBurstSeconds", "A client may use at once what a limit allows in this time.",
             run_time=_GUARDS, least=1, most=3600,
         ),
     ] = 60  # fmt: skip
@@ -97,6 +97,6 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         _networks(
             "proxyProtocolFrom",
-            "Networks whose PROXY protocol headers are believed: the address that they name is the client's.",
+            "Networks that may send PROXY protocol headers: the address in the header then counts as the client's.",
         ),
     ] = ""

@@ -11,7 +11,7 @@ PREFIX: Final = "MQREGISTRY_"
 
 
 class RunTime(NamedTuple):
-    """Whether request 318 (UPDATE_NAMESRV_CONFIG) may change a setting: anybody who reaches the port may send 318."""
+    """Whether request 318 (UPDATE_NAMESRV_CONFIG) may change a setting, and why. Every client may send 318."""
 
     allowed: bool
     why: str
@@ -27,10 +27,10 @@ class About(NamedTuple):
     most: int | None = None
     choices: tuple[str, ...] = ()  # the only texts that are allowed
     flag: str = ""  # the flag, and a name in the environment, if these differ from the attribute
-    metavar: str = ""  # what help shows as the value, if not the choices or the last word of the attribute
+    metavar: str = ""  # the word for the value in help; empty: the choices, or the last word of the attribute
     zero_is_default: bool = False  # 0 means our default, as it means Netty's default in Java
-    form: tuple[str, str] = ("", "a text")  # of a text: regular expression, description
-    check: Callable[[str], object] | None = None  # raises ValueError for a text that the expression cannot exclude
+    form: tuple[str, str] = ("", "a text")  # for a text: its regular expression, and a description
+    check: Callable[[str], object] | None = None  # raises ValueError for a text that fits the expression but is wrong
     secret: bool = False  # the value is never shown
 
     @property
@@ -40,7 +40,7 @@ class About(NamedTuple):
 
 
 Kind = Literal["bool", "int", "int?", "str"]
-"""``int?`` is an int or None, which is written as an empty text."""
+"""``int?``: an int or None; an empty text means None."""
 
 
 class Option(NamedTuple):

@@ -65,7 +65,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             first = number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            if parts or len(line) > 1:  # after a line that is only a backslash, Java starts a new one
+            if parts or len(line) > 1:  # after a line that is only a backslash, Java starts a new logical line
                 parts.append(line[:-1])
             continue
         parts.append(line)
@@ -87,7 +87,7 @@ def _unescaped(text: str, line: int) -> str:
             raise PropertiesSyntaxError(line)
         return _ESCAPES.get(escape, escape)
 
-    # \ud83d\ude00 is one character in Java too
+    # Java, too, reads the two escapes \ud83d\ude00 as one character
     return _ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -78,10 +78,10 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     redis_timeout_ms: Annotated[
         int, About("redisTimeoutMs", "Longest wait for one answer of Redis.", least=10, most=60_000)
     ] = 2000
-    sweep: Annotated[bool, About("sweep", "Run a sweeper here (brokers that fall silent, dead workers).")] = True
+    sweep: Annotated[bool, About("sweep", "Run a sweeper here: it removes silent brokers and dead workers.")] = True
     data_dir: Annotated[str, About("dataDir", "Folder of the embedded Redis (up only).", metavar="DIR")] = ""
     log_level: Annotated[
-        str, About("logLevel", "Least level that is logged.", choices=("debug", "info", "warning", "error"))
+        str, About("logLevel", "Lowest level that is logged.", choices=("debug", "info", "warning", "error"))
     ] = "info"
     log_format: Annotated[
         str, About("logFormat", "Lines for people, or JSON for programs.", choices=("text", "json"))
@@ -96,11 +96,14 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     write_buffer_high_water_mark_bytes: Annotated[
         int,
         About(
-            "writeBufferHighWaterMark", "Unsent bytes from which a client is paused.", least=1024, zero_is_default=True
+            "writeBufferHighWaterMark",
+            "Unsent bytes at which a client's requests wait.",
+            least=1024,
+            zero_is_default=True,
         ),
     ] = 4 * MIB
     slow_client_timeout_seconds: Annotated[
-        int, About("slowClientTimeoutSeconds", "A paused client that reads nothing for this time is closed.", least=1)
+        int, About("slowClientTimeoutSeconds", "A waiting client that reads nothing for this time is closed.", least=1)
     ] = 30
     max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
     max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
@@ -141,7 +144,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         int,
         About(
             "handshakeTimeoutMs",
-            "Longest time for 12 first bytes, a PROXY header or a TLS handshake.",
+            "Longest time for the first 12 bytes, a PROXY header or a TLS handshake.",
             least=100,
             most=600_000,
         ),
@@ -159,7 +162,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         str, About("tlsServerKeyPassword", "Password of the private key.", secret=True)
     ] = ""
     tls_server_trust_cert_path: Annotated[
-        str, About("tlsServerTrustCertPath", "Certificates that clients' certificates must come from, PEM.")
+        str, About("tlsServerTrustCertPath", "Certificates of the CAs that sign clients' certificates, PEM.")
     ] = ""
     tls_server_crl_path: Annotated[
         str, About("tlsServerCrlPath", "Lists of revoked client certificates, PEM; one of each CA that signs them.")
@@ -191,13 +194,13 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         str,
         About(
             "productEnvNamesrvDomain",
-            "Address server that names them when productEnvNamesrvAddr does not: http://DOMAIN:8080/rocketmq/"
-            "nsaddr-<productEnvName> (RocketMQ's rocketmq.namesrv.domain).",
+            "Address server to ask for these name servers if productEnvNamesrvAddr is empty: "
+            "http://DOMAIN:8080/rocketmq/nsaddr-<productEnvName> (RocketMQ's rocketmq.namesrv.domain).",
             form=_DOMAIN,
         ),
     ] = ""
     config_allow_list: Annotated[
-        str, About("configAllowList", "Keys that request 318 may change besides the harmless ones.", form=_KEYS)
+        str, About("configAllowList", "Keys that request 318 may change, besides harmless ones.", form=_KEYS)
     ] = ""
 
     cluster_test: Annotated[
@@ -210,7 +213,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     product_env_name: Annotated[
         str,
         About(
-            "productEnvName", "That environment's name: in the log, and for productEnvNamesrvDomain.",
+            "productEnvName", "Name of the other environment, for the log and productEnvNamesrvDomain.",
             form=_LINE,
             run_time=RunTime(True, "only a name in the log: the servers that are asked are fixed at the start"),
         ),
@@ -278,7 +281,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     broker_channel_expired_time_ms: Annotated[
         int,
         About(
-            "brokerChannelExpiredTimeMs", "Timeout of a broker that sends none.", least=1000,
+            "brokerChannelExpiredTimeMs", "Timeout of a broker whose registration has none.", least=1000,
             run_time=RunTime(False, "a value below the brokers' heartbeat period removes brokers that live"),
         ),
     ] = 120_000  # fmt: skip

@@ -44,7 +44,7 @@ class StreamSettings(LimitSettings, frozen=True, kw_only=True):
         int,
         _kept(
             "streamHardLimitPercent",
-            "Limit while a reader has not acknowledged entries, in percent of these numbers and MiB.",
+            "Limit for entries that a reader has not acknowledged, in percent of the limits above.",
             least=100, most=10_000,
         ),
     ] = 200  # fmt: skip

@@ -18,7 +18,7 @@ class DrainNow(NamedTuple):
     waiting: int  # clients that were heard within the last 3 minutes and have not looked up the new routes
     addresses: tuple[str, ...]  # of some of these clients
     not_known: tuple[str, ...]  # front ends that cannot report yet, with the reason
-    left_ms: int  # for how long the drain waits for these front ends at most
+    left_ms: int  # the longest time that the drain still waits for these front ends
 
     @property
     def is_done(self) -> bool:
@@ -77,11 +77,11 @@ def _why_not_known(name: str, worker: WorkerNow, seq: int) -> str:
         return say("is gone")
     told = worker.facts.drains.get(name)
     if worker.facts.seq < seq:
-        return say("has not this change yet")
+        return say("has not applied this change yet")
     if told is None:
         return say("started, or read its tables again, after the write permission was taken")
     clients = counted(told.not_known, "client")
-    return say("has {clients} of too many topics to remember", clients=clients) if told.not_known else ""
+    return say("has {clients} with too many topics to remember", clients=clients) if told.not_known else ""
 
 
 async def read_drain(store: Store, name: str, seq: int) -> DrainNow:

@@ -31,7 +31,7 @@ def csv_line(change: Change) -> str:
 
 
 def _line(cells: tuple[object, ...]) -> str:
-    """A line of CSV. Names come from outside, so one that looks like a formula gets an apostrophe: nothing runs it."""
+    """A line of CSV. A text that looks like a formula gets an apostrophe, as texts from outside must not run."""
     file = io.StringIO()
     texts = ["" if cell is None else printable(str(cell)) for cell in cells]
     csv.writer(file, lineterminator="\r\n").writerow([f"'{one}" if one.startswith(_FORMULAS) else one for one in texts])

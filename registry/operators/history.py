@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..events.by import By
 from ..events.changes import BrokerChange, Change, TopicDeleted, TopicRegistered, WritePermSet
 from ..follow.follow import Follow, StreamGap
 from ..store.store import Store
@@ -16,18 +15,16 @@ Wanted = Callable[[Change], bool]
 
 
 def by_author(user: str | None, peer: str | None) -> Wanted:
-    """Changes by this user, or from this address; None: any user, any address."""
+    """Changes by this user, or from this address, with or without port; None: any user, any address."""
 
     def wanted(change: Change) -> bool:
         by = change.by
-        return by is not None and (user is None or user in (by.user, by.login)) and (peer is None or is_at(by, peer))
+        if by is None or (user is not None and user not in (by.user, by.login)):
+            return False
+        places = [at for at in (by.peer, by.via) if at is not None]  # HOST:PORT, or of a program HOST/PROCESS_ID
+        return peer is None or any(at == peer or at.startswith((f"{peer}:", f"{peer}/")) for at in places)
 
     return wanted
-
-
-def is_at(by: By, peer: str) -> bool:
-    """Whether an author has this address, given with or without port; a program's address is host/process id."""
-    return any(at is not None and (at == peer or at.startswith((f"{peer}:", f"{peer}/"))) for at in (by.peer, by.via))
 
 
 def broker_names_of(change: Change) -> tuple[str, ...]:
@@ -43,7 +40,7 @@ def broker_names_of(change: Change) -> tuple[str, ...]:
 
 
 def whole(parts: list[Change]) -> Change:
-    """One change made of all its parts."""
+    """Join the parts of a change: a large change is several entries of the stream."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -52,7 +49,7 @@ def whole(parts: list[Change]) -> Change:
 
 
 async def read_history(store: Store, topic: str) -> tuple[TopicHistory, bool]:
-    """One topic's history, read from the whole stream, and whether the stream holds every change that ever was."""
+    """One topic's history, read from the whole stream, and whether the stream still has every change."""
     history, follow, complete = TopicHistory(topic), Follow(store, seq=0), True
     while True:
         try:

@@ -21,8 +21,8 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
     """Read a time as people write it; returns ms since 1970.
 
     ``2026-11-21``, ``2026-11-21T14:03:05`` and the like (ISO 8601): in the time zone in use unless they name one.
-    ``14:03``, ``14:03:05``: the last time that the local clock showed this, perhaps yesterday. In an hour that a clock
-    change repeats, the first of the two. ``-2h``, ``-1h30m``, ``-90s``, ``-2d``: that long ago. ``now``.
+    ``14:03``, ``14:03:05``: the last time that the local clock showed this, perhaps yesterday. If a clock change
+    repeats the hour: its first time. ``-2h``, ``-1h30m``, ``-90s``, ``-2d``: this long before now. ``now``.
 
     Raises:
         ValueError: it is none of these.

@@ -43,7 +43,7 @@ def say(message: str, **values: Any) -> str:
 
 
 def say_number(one: str, several: str, number: int, **values: Any) -> str:
-    """The sentence that fits a number: ``one``, as of ``{number} topic``, or ``several``."""
+    """The sentence for a number: ``one`` (as ``{number} topic``), or ``several``."""
     return _chosen.get().ngettext(one, several, number).format(number=number, **values)
 
 

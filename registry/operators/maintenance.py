@@ -1,6 +1,6 @@
 """Brokers in maintenance: who took them out of service, why and until when.
 
-Each broker name in maintenance has one key in the KV configuration, so its author and its past are known as of all KV.
+Each broker name in maintenance has one key in the KV configuration, so the stream of changes has its author and past.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def maintained(kv: Mapping[str, Mapping[str, str]]) -> dict[str, Maintenance]:
-    """The broker names in maintenance, from the KV configuration; other values there are ignored."""
+    """The broker names in maintenance, from the KV configuration; values of another form are ignored."""
     decoded = ((name, _decode(text)) for name, text in kv.get(NAMESPACE, {}).items())
     return {name: one for name, one in decoded if one is not None}
 

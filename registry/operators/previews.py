@@ -1,4 +1,4 @@
-"""Operators' changes by hand: each is first described in words, then made with the script that its request uses."""
+"""Operators' changes: a preview describes each in words, then the script of its RocketMQ request makes it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ..store.route_writes import RouteStore
 from ..store.store import Store
 from .closest_names import closest_names
 from .language import marked, say, say_number
-from .maintenance import begin_maintenance, end_maintenance, read_maintenance
+from .maintenance import Maintenance, begin_maintenance, end_maintenance, read_maintenance
 from .wiped import read_taken
 from .words import counted, duration, moment, perm, queues_text, some
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
-# Java's clients accept more than this, but fail where the number is missing.
+# Java's clients accept more forms, but fail at an entry without a number.
 _ORDER: Final = re.compile(r"[^:;]+:\d{1,9}(?:;[^:;]+:\d{1,9})*;?")
 _TOO_LONG: Final = re.compile(r"has (\d+) bytes, at most (\d+) are allowed")
 
@@ -41,7 +41,7 @@ class Mistaken(RegistryError):
 
 
 class Preview(NamedTuple):
-    """A change that was not made yet."""
+    """A change before it is made."""
 
     lines: list[str]  # what it does
     work: Callable[[], Awaitable[object]] | None  # makes the change; None: nothing has to change, and ``done`` says so
@@ -62,7 +62,7 @@ async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData
 
 
 def unknown_broker(name: str, known: Iterable[str]) -> str:
-    """The message for an unknown broker name; it names the known ones that are nearly the same, else the first few."""
+    """The message for an unknown broker name; it proposes similar names, else the first few."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 3, 0.6)
     if close:
@@ -129,24 +129,18 @@ async def restore(store: Store, name: str) -> Preview:
             len(back), names=some(back),
         ))  # fmt: skip
     if stay:
-        why = say("the stream tells of no wipe that took it") if taken.not_known else say("no wipe took it")
+        why = say("the stream shows no wipe that took it") if taken.not_known else say("no wipe took it")
         lines.append(say_number(
             "{number} topic stays without it: {why}: {names}", "{number} topics stay without it: {why}: {names}",
             len(stay), why=why, names=some(stay),
         ))  # fmt: skip
-    if maintenance is not None:
-        lines.append(say("its maintenance ends: it was {state}", state=maintenance))
-
-    async def work() -> None:
-        if back:
-            await RouteStore(store).set_write_perm(name, "give", back)
-        if maintenance is not None:
-            await end_maintenance(store, name)
-
+    ends, work = _ending(
+        store, name, maintenance, (lambda: RouteStore(store).set_write_perm(name, "give", back)) if back else None
+    )
     if back:
         done = say("{name}: {topics} restored", name=name, topics=counted(len(back), "topic"))
     elif without:
-        done = say("{name}: no wipe took what is missing", name=name)
+        done = say("{name}: no wipe took the missing write permissions", name=name)
     else:
         done = say("{name}: every topic can be written to", name=name)
     if stay:
@@ -155,7 +149,22 @@ async def restore(store: Store, name: str) -> Preview:
         )  # fmt: skip
     if maintenance is not None:
         done += say("; its maintenance is over")
-    return Preview(lines, work if back or maintenance is not None else None, done, result)
+    return Preview([*lines, *ends], work, done, result)
+
+
+def _ending(
+    store: Store, name: str, maintenance: Maintenance | None, give: Callable[[], Awaitable[object]] | None
+) -> tuple[list[str], Callable[[], Awaitable[object]] | None]:
+    """Add the end of a maintenance to the work ``give``; returns the lines about it, and the whole work."""
+    if maintenance is None:
+        return [], give
+
+    async def work() -> None:
+        if give is not None:
+            await give()
+        await end_maintenance(store, name)
+
+    return [say("its maintenance ends: it was {state}", state=maintenance)], work
 
 
 async def restore_all(store: Store, name: str) -> Preview:
@@ -177,17 +186,11 @@ async def restore_all(store: Store, name: str) -> Preview:
         )
         for value, count in sorted(Counter(other.values()).items())
     ]
-    if maintenance is not None:
-        lines.append(say("its maintenance ends: it was {state}", state=maintenance))
-
-    async def work() -> None:
-        if other:
-            await RouteStore(store).set_write_perm(name, "add")
-        if maintenance is not None:
-            await end_maintenance(store, name)
-
+    ends, work = _ending(
+        store, name, maintenance, (lambda: RouteStore(store).set_write_perm(name, "add")) if other else None
+    )
     done = say("{name}: {topics} restored", name=name, topics=counted(len(other), "topic"))
-    return Preview([_head(name, row), *lines], work, done, result)
+    return Preview([_head(name, row), *lines, *ends], work, done, result)
 
 
 async def forget(store: Store, name: str) -> Preview:
@@ -198,10 +201,10 @@ async def forget(store: Store, name: str) -> Preview:
     lines = [_head(name, row)]
     for broker_id, addr in sorted(row.broker_addrs.items()):
         info = live.get(addr)
-        goes = say("goes: {addr} id {broker_id}", addr=addr, broker_id=broker_id)
+        removed = say("removed: {addr} id {broker_id}", addr=addr, broker_id=broker_id)
         heard = heard_text(duration(info.heard_ms_ago)) if info else say(", does not count as alive")
         back = say("; it registers again as long as it lives") if info and info.expires_in_ms > 0 else ""
-        lines.append(goes + heard + back)
+        lines.append(removed + heard + back)
     lines.append(say_number(
         "{number} topic loses the route to it", "{number} topics lose the route to it", len(queue_datas)
     ))  # fmt: skip
@@ -234,7 +237,7 @@ async def delete_topic(
     """Take a topic out of the route tables, everywhere or from one cluster's broker names (216).
 
     Args:
-        show: makes lines of text of a topic's queues at each broker name.
+        show: gives a topic's queues at each broker name as lines of text.
     """
     if cluster and not behaviour_of(store.compat).deletes_in_one_cluster:
         raise Mistaken(say(
@@ -253,7 +256,7 @@ async def delete_topic(
             text = marked("topic {name} is not in cluster {cluster}, but at {places}")
             raise Mistaken(say(text, name=topic, cluster=repr(cluster), places=some(stay)))
     return Preview(
-        [*show(topic, going, tables.brokers).split("\n"), say("goes from all of these broker names"),
+        [*show(topic, going, tables.brokers).split("\n"), say("it is removed from all of these broker names"),
          *await _comes_back(store, topic, going)],
         lambda: RouteStore(store).delete_topic(topic, cluster),
         say("topic {name} deleted at {places}", name=topic, places=some(going)), {"topic": topic, "before": going},
@@ -273,8 +276,8 @@ async def _comes_back(store: Store, topic: str, going: Iterable[str]) -> list[st
     )
     return [
         say(
-            "comes back {when}, while it is at brokers that live: {names}; delete it there, which deletes it here, "
-            "too:", when=when, names=some(names),
+            "comes back {when}, while it is at live brokers: {names}; delete it there, which also deletes it here:",
+            when=when, names=some(names),
         ),
         *(f"  mqadmin deleteTopic -n HOST:PORT -c {cluster} -t {topic}" for cluster in clusters),
     ]  # fmt: skip
@@ -301,7 +304,7 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
     }
     result = {"topic": topic, "before": before, "changed": changed}
     if not changed:
-        return Preview([], None, say("topic {name} is so already", name=topic), result)
+        return Preview([], None, say("topic {name} has these queues already", name=topic), result)
     lines = [say("topic {name}", name=topic) + ("" if before else say(", which is new"))]
     for name, data in changed.items():
         was = say(", was {queues}", queues=queues_text(before[name])) if name in before else ""
@@ -340,7 +343,7 @@ async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -
         name = f"{kv_namespace}/{key}"
         line = say("{name} deleted", name=name) + was if before is not None else say("{name} was not there", name=name)
         return Preview(
-            [say("{name} goes", name=name), say("its value is {value}", value=before)],
+            [say("{name} is deleted", name=name), say("its value is {value}", value=before)],
             None if before is None else lambda: KvStore(store).delete(kv_namespace, key), line, result,
         )  # fmt: skip
     line = f"{kv_namespace}/{key} = {value}{was}"

@@ -1,4 +1,4 @@
-"""Topics' routes as clients get them."""
+"""Computes topics' routes as clients get them."""
 
 from __future__ import annotations
 

@@ -36,5 +36,5 @@ def local_datetime(ms: float) -> datetime:
 
 
 def in_time_zone(written: datetime) -> datetime:
-    """A written time with its zone: the zone in use unless it names another."""
+    """A time with a zone: its own, else the zone in use."""
     return written if written.tzinfo is not None else written.replace(tzinfo=_chosen.get())

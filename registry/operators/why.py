@@ -38,7 +38,7 @@ _report: Final = msgspec.json.Decoder(_VainReport)
 
 
 class VainLookups(NamedTuple):
-    """How often clients asked for a name in vain within the last day."""
+    """Lookups of a name without a route within the last day."""
 
     times: int = 0
     last_ms: int = 0  # when a front end last reported some
@@ -46,12 +46,12 @@ class VainLookups(NamedTuple):
 
 
 class Why(NamedTuple):
-    """What is known of a topic's name."""
+    """What is known about a topic, which may not exist."""
 
     topic: str
     route: TopicRoute | None  # as clients get it now; None: code 17
     lost: RouteStep | None  # the last change after which it had no route
-    began_ms: int | None  # the first change that the stream holds; None: it holds every change that ever was
+    began_ms: int | None  # time of the first change in the stream; None: the stream still has every change
     close: list[str]  # names that are nearly the same
     asked: VainLookups = VainLookups()
 
@@ -91,7 +91,7 @@ async def _asked_in_vain(store: Store, topic: str) -> VainLookups:
 
 
 def lost_text(why: Why) -> str:
-    """Since when there is no route, by which change and author; empty: the stream holds no change that ended it."""
+    """When the route ended, by which change and author; empty: the stream does not show it."""
     if why.lost is None:
         return ""
     change = why.lost.change

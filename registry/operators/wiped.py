@@ -1,4 +1,4 @@
-"""Finds in the stream of changes which write permissions a wipe took, for ``restore``."""
+"""Finds in the stream of changes which topics lost their write permission by a wipe (205), for ``restore``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Taken(NamedTuple):
     """Topics without write permission, grouped by what the stream shows."""
 
     topics: set[str]  # a wipe took their write permission
-    not_known: set[str]  # the stream does not tell why they have none: it was trimmed, or too much would be read
+    not_known: set[str]  # the reason is not among the last _SCANNED entries, or no longer in the stream
     last: WritePermSet | None  # the last wipe
 
 
@@ -39,7 +39,8 @@ async def read_taken(store: Store, name: str, without: Collection[str]) -> Taken
                 taken |= wiped
                 last = last or (change if wiped else None)
             left -= _set_by(change)
-            is_all = is_all or (isinstance(change, BrokerRemoved) and change.row is None)
+            # this change removed an earlier broker of this name: older changes do not count
+            is_all = isinstance(change, BrokerRemoved) and change.row is None
         is_all = is_all or change.seq == 1
         scanned += len(parts)
         if not left or is_all or scanned >= _SCANNED:

@@ -90,7 +90,7 @@ def duration(ms: float) -> str:
 
 
 def some(names: Iterable[str]) -> str:
-    """The first few names of the alphabet, and how many more there are."""
+    """The first few names in alphabetical order, and how many more there are."""
     return some_of(sorted(names))
 
 

@@ -102,7 +102,7 @@ def test_restore_puts_back_what_the_wipe_took_alone(command, world):
     ]
     assert perms(world) == before
     again = command("broker", "restore", "broker-a", **world.target).stdout
-    assert "broker-a: no wipe took what is missing; without write permission: log" in again
+    assert "broker-a: no wipe took the missing write permissions; without write permission: log" in again
 
 
 def test_restore_after_two_wipes_puts_back_what_both_took(command, world):
@@ -175,7 +175,7 @@ def test_restore_all_gives_permission_6_to_every_topic(command, world):
 
 def test_forget_removes_every_address_and_says_which_topics_have_no_route_then(command, world):
     told = command("broker", "forget", "broker-a", "-y", **world.target).stdout.splitlines()
-    assert told[1].startswith("goes: 10.0.0.1:10911 id 0, last heard ")
+    assert told[1].startswith("removed: 10.0.0.1:10911 id 0, last heard ")
     assert told[1].endswith("; it registers again as long as it lives")
     assert told[3:] == [
         "3 topics lose the route to it", "2 topics of these will have no route at all: bills, log",
@@ -234,9 +234,9 @@ def test_delete_shows_the_route_that_goes(command, world):
     assert told[0] == "topic orders"
     assert told[2].split()[:4] == ["broker-a", "c1", "8", "8"]
     assert told[-5:] == [
-        "goes from all of these broker names",
+        "it is removed from all of these broker names",
         "comes back with the next registration, within 30 s as a rule, also at an unchanged data version, while it is "
-        "at brokers that live: broker-a, broker-b; delete it there, which deletes it here, too:",
+        "at live brokers: broker-a, broker-b; delete it there, which also deletes it here:",
         "  mqadmin deleteTopic -n HOST:PORT -c c1 -t orders", "  mqadmin deleteTopic -n HOST:PORT -c c2 -t orders",
         "topic orders deleted at broker-a, broker-b",
     ]  # fmt: skip
@@ -284,7 +284,7 @@ def test_set_gives_queues_and_keeps_the_other_broker_names(command, world):
     tables, (event,) = world.look()
     assert tables.topics["orders"] == {"broker-a": QueueData(16, 8, 6, 0, (8, 8, 6, 0)), "broker-b": QueueData(8, 8, 6)}
     assert (event.type, event.by) == ("topic_registered", this_process("cli"))
-    assert "is so already" in command("topic", "set", "orders", "broker-a=16:8", **world.target).stdout
+    assert "has these queues already" in command("topic", "set", "orders", "broker-a=16:8", **world.target).stdout
     assert "topic new, which is new" in command("topic", "set", "new", "broker-a=1:1", "-y", **world.target).stdout
 
 
@@ -323,7 +323,7 @@ def test_with_4_8_a_broker_name_is_forgotten_and_a_cluster_is_refused(command, r
     refused = command("topic", "delete", "t1", "--cluster", "c1", "-y", expect=2, **target)
     assert "a namespace with compat 4.8 deletes a topic everywhere" in refused.output
     told = command("topic", "delete", "t1", "-y", **target).stdout
-    assert "comes back when their data version changes, while it is at brokers that live: broker-a" in told
+    assert "comes back when their data version changes, while it is at live brokers: broker-a" in told
     assert "2 addresses and 1 topic forgotten" in command("broker", "forget", "broker-a", "-y", **target).stdout
     tables = run(look())
     assert (tables.brokers, tables.topics) == ({}, {})

@@ -45,12 +45,14 @@ def test_a_front_end_that_did_not_see_it_cannot_tell_until_minutes_have_passed()
 
 def test_a_front_end_that_is_behind_cannot_tell():
     old = DrainFacts(seq=3)
-    assert "has not this change yet" in str(drain_of("broker-a", [front_end(seq=8, broker_a=old)], since(1), NOW, 9))
+    assert "has not applied this change yet" in str(
+        drain_of("broker-a", [front_end(seq=8, broker_a=old)], since(1), NOW, 9)
+    )
 
 
 def test_clients_of_too_many_topics_are_not_known():
     ends = [front_end(broker_a=DrainFacts(seq=9, not_known=2))]
-    assert "has 2 clients of too many topics to remember" in str(drain_of("broker-a", ends, since(1), NOW, 9))
+    assert "has 2 clients with too many topics to remember" in str(drain_of("broker-a", ends, since(1), NOW, 9))
 
 
 def test_clients_of_a_front_end_that_went_count_for_minutes():

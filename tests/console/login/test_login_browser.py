@@ -23,10 +23,10 @@ FORMS = {
     "wipe": ({"name": "broker-b"}, "lose the write bit"),
     "restore": ({"name": "broker-wiped"}, "get the write bit back"),
     "forget": ({"name": "broker-gone"}, "lose the route to it"),
-    "delete-topic": ({"topic": "bills"}, "goes from all of these"),
+    "delete-topic": ({"topic": "bills"}, "removed from all of these"),
     "set-topic": ({"topic": "made", "queues": "broker-b=4:2:4"}, "which is new"),
     "put-kv": ({"kv_namespace": "ns", "key": "typed", "value": "1"}, "ns/typed becomes 1"),
-    "delete-kv": ({"kv_namespace": "ns", "key": "old"}, "ns/old goes"),
+    "delete-kv": ({"kv_namespace": "ns", "key": "old"}, "ns/old is deleted"),
 }
 RIGHTS = {"wipe": "perm", "restore": "perm", "forget": "register", "delete-topic": "topic.write",
           "set-topic": "topic.write", "put-kv": "kv.write", "delete-kv": "kv.write"}  # fmt: skip
