@@ -1,7 +1,7 @@
 """Finds and follows routes, and registers brokers, at name servers (ours or Java's), for programs in Python.
 
-``__all__`` is the public interface. Each name is imported when it is first used, so that a program which only asks
-for routes does not load the modules that register brokers.
+``__all__`` is the public interface. Each name is imported at its first use: a program that only asks for routes does
+not load the modules that register brokers.
 """
 
 from __future__ import annotations
@@ -42,46 +42,32 @@ if TYPE_CHECKING:
     from .routes.updates import RouteChange
     from .sync_client import SyncClient
 
-# name -> its module in the package mqregistry
-_MODULES: Final = {
-    "AddressServer": "client.address_server",
-    "BrokerConfig": "client.broker.config",
-    "BrokerRegistrar": "client.broker.registrar",
-    "BrokerRegistrarSync": "client.broker.registrar_sync",
-    "BrokerRow": "model",
-    "ClientClosed": "errors",
-    "ConfigError": "errors",
-    "DataVersion": "model",
-    "Encoding": "protocol.codes",
-    "FoundBroker": "client.routes.tables",
-    "MessageQueue": "client.routes.queues",
-    "NameServerAddress": "client.addresses",
-    "NameServerAddresses": "client.addresses",
-    "NameServers": "client.name_servers",
-    "NoRoute": "errors",
-    "Pace": "client.broker.pace",
-    "PeerConnection": "client.connection",
-    "PeerGoesAway": "errors",
-    "PeerUnavailable": "errors",
-    "PublishInfo": "client.routes.queues",
-    "QueueData": "model",
-    "QueueSelector": "client.routes.selection",
-    "RedisWriter": "client.broker.redis_writer",
-    "RegistrationAnswer": "client.broker.target",
-    "RegistrationResult": "client.broker.target",
-    "RegistryError": "errors",
-    "RemoteProtocolError": "errors",
-    "RouteChange": "client.routes.updates",
-    "RouteClient": "client.routes.client",
-    "RouteClientSync": "client.routes.client_sync",
-    "StoreError": "errors",
-    "StoreUnavailable": "errors",
-    "SyncClient": "client.sync_client",
-    "TopicConfig": "model",
-    "TopicQueueMapping": "model",
-    "TopicRoute": "model",
-    "TopicTable": "client.broker.topic_table",
+# module in the package mqregistry -> its public names
+_PUBLIC: Final = {
+    "client.address_server": "AddressServer",
+    "client.addresses": "NameServerAddress NameServerAddresses",
+    "client.broker.config": "BrokerConfig",
+    "client.broker.pace": "Pace",
+    "client.broker.redis_writer": "RedisWriter",
+    "client.broker.registrar": "BrokerRegistrar",
+    "client.broker.registrar_sync": "BrokerRegistrarSync",
+    "client.broker.target": "RegistrationAnswer RegistrationResult",
+    "client.broker.topic_table": "TopicTable",
+    "client.connection": "PeerConnection",
+    "client.name_servers": "NameServers",
+    "client.routes.client": "RouteClient",
+    "client.routes.client_sync": "RouteClientSync",
+    "client.routes.queues": "MessageQueue PublishInfo",
+    "client.routes.selection": "QueueSelector",
+    "client.routes.tables": "FoundBroker",
+    "client.routes.updates": "RouteChange",
+    "client.sync_client": "SyncClient",
+    "errors": "ClientClosed ConfigError NoRoute PeerGoesAway PeerUnavailable "
+    "RegistryError RemoteProtocolError StoreError StoreUnavailable",
+    "model": "BrokerRow DataVersion QueueData TopicConfig TopicQueueMapping TopicRoute",
+    "protocol.codes": "Encoding",
 }
+_MODULES: Final = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
 __all__ = [
     "AddressServer", "BrokerConfig", "BrokerRegistrar", "BrokerRegistrarSync", "BrokerRow", "ClientClosed",

@@ -11,6 +11,7 @@ import http.client
 import io
 import ssl
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -32,9 +33,9 @@ class AddressServer:
         """Make the address server's URL as Java clients do.
 
         Args:
-            domain: ``rocketmq.namesrv.domain``; port 8080 unless it names one.
+            domain: ``rocketmq.namesrv.domain``, host or host:port; default port 8080.
             subgroup: ``rocketmq.namesrv.domain.subgroup``.
-            unit_name: the client's unitName; a name server in cluster-test mode gives its productEnvName.
+            unit_name: the client's unitName; of a name server in cluster-test mode its productEnvName.
         """
         base = f"http://{domain}/rocketmq/" if ":" in domain else f"http://{domain}:8080/rocketmq/"
         unit = f"-{quote(unit_name, safe='')}?nofix=1" if unit_name.strip() else ""
@@ -53,7 +54,8 @@ class AddressServer:
             why = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PeerUnavailable(f"address server {self.url}: {why}") from error
         try:
-            response = http.client.HTTPResponse(_Received(answer))  # type: ignore[arg-type]  # it only calls makefile
+            received = SimpleNamespace(makefile=lambda *_: io.BytesIO(answer))  # HTTPResponse uses nothing else
+            response = http.client.HTTPResponse(received)  # type: ignore[arg-type]
             response.begin()
             text = response.read().decode("utf-8", "replace").strip()
         except (http.client.HTTPException, OSError, ValueError) as error:
@@ -84,13 +86,3 @@ class AddressServer:
             writer.transport.abort()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-
-
-class _Received:
-    """Received bytes in the form of the socket that an HTTPResponse reads from."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, *_: object) -> io.BytesIO:
-        return io.BytesIO(self._data)

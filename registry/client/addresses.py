@@ -2,10 +2,10 @@
 
 Each entry of a list has one of these forms; ``;`` separates entries:
 
-- ``host:port`` (without a port: 9876; IPv6: ``[::1]:9876``). A host name stands for all its IPv4 addresses, or for all
-  its IPv6 addresses if it has no IPv4 address; it is looked up again every two minutes.
+- ``host:port`` (default port 9876; IPv6: ``[::1]:9876``). A host name stands for all its IPv4 addresses, or for all its
+  IPv6 addresses if it has no IPv4 address; it is looked up again every two minutes.
 - ``http://domain[:port]/rocketmq/nsaddr``: an address server, which answers with a list of ``host:port``
-  (:class:`AddressServer`). A URL without a path is read as the ``host:port`` after ``http://``, as in Java.
+  (:class:`AddressServer`). As in Java, a URL without a path means the ``host:port`` after ``http://``.
 
 Source of the behaviour: NameServerAddressUtils, TopAddressing, MixAll.getWSAddr and
 BrokerOuterAPI.updateNameServerAddressListByDnsLookup (rocketmq 5.x).
@@ -38,7 +38,7 @@ _EXPECTED: Final = "expected host:port;host:port or http://domain/rocketmq/nsadd
 
 
 class NameServerAddress(NamedTuple):
-    """The address of one name server. ``name``: the host name that was looked up; with TLS its certificate has it."""
+    """The address of one name server. ``name``: the host name that was looked up, for the check of its certificate."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class NameServerAddress(NamedTuple):
 
     @property
     def is_literal(self) -> bool:
-        """Whether the host is an IP address, which need not be looked up."""
+        """Whether the host is an IP address."""
         return _is_ip(self.host)
 
 
@@ -102,7 +102,7 @@ def _is_ip(host: str) -> bool:
 
 
 AddressSpec = str | Sequence[str] | AddressServer | None
-"""How a caller gives name servers: a list in one str, several str, an address server; None: ``NAMESRV_ADDR``."""
+"""Name servers as a caller gives them: a list in one str, several str, an address server; None: ``NAMESRV_ADDR``."""
 
 
 def _parse_given(given: AddressSpec) -> tuple[NameServerAddress | AddressServer, ...]:
@@ -122,8 +122,8 @@ def _parse_given(given: AddressSpec) -> tuple[NameServerAddress | AddressServer,
 class NameServerAddresses:
     """Knows the addresses of name servers.
 
-    When a look-up fails, the addresses that an earlier one found stay. Nothing runs in the background: ``refresh``
-    looks up once, ``follow`` again and again until it is cancelled.
+    If a look-up fails, the addresses of the previous look-up stay. There is no background task: ``refresh`` looks up
+    once, ``follow`` again and again until it is cancelled.
 
     Args:
         given: the list, in the forms that the module's docstring names.
@@ -145,22 +145,22 @@ class NameServerAddresses:
 
     @property
     def current(self) -> tuple[NameServerAddress, ...]:
-        """The addresses that are known, each once, in the order given; before the first look-up, IP addresses only."""
+        """The known addresses, each once, in the order of the list; before the first look-up, only IP addresses."""
         return self._current
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the list has IP addresses only, which need not be looked up."""
+        """Whether the list has only IP addresses, and needs no look-up."""
         return all(isinstance(entry, NameServerAddress) and entry.is_literal for entry in self._entries)
 
     def replace(self, given: AddressSpec) -> None:
         """Use another list from now on; ``follow`` then looks it up at once.
 
-        Until it was looked up, ``current`` has only the IP addresses of the list; if the list has none, ``current``
-        stays as it was.
+        Until the look-up, ``current`` has only the IP addresses of the new list; if the new list has no IP address,
+        ``current`` keeps the old addresses.
 
         Raises:
-            ConfigError: as the constructor; the old list stays.
+            ConfigError: as of the constructor; the old list stays.
         """
         self._entries = _parse_given(given)
         self._found: dict[NameServerAddress | AddressServer, tuple[NameServerAddress, ...]] | None = None
@@ -252,7 +252,7 @@ class NameServerAddresses:
         except (OSError, UnicodeError) as error:
             why = f"not looked up within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
             return (), [f"name server {address}: {why}"]
-        # The IPv4 and the IPv6 addresses of a name belong to the same servers: one sort is enough.
+        # The IPv4 and the IPv6 addresses of a name belong to the same servers: one kind is enough.
         four = [info for info in infos if info[0] == socket.AF_INET]
         return _without_duplicates(
             NameServerAddress(str(info[4][0]), address.port, address.name) for info in four or infos

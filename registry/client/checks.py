@@ -1,6 +1,6 @@
 """Checks arguments of an application, so that the call with a wrong argument raises, and not a background task later.
 
-Each check raises TypeError (wrong type) or ValueError (wrong value); the message has the argument and what is expected.
+Each check raises TypeError (wrong type) or ValueError (wrong value); the message has the value and what is expected.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ..model import DataVersion, TopicConfig, TopicQueueMapping
 from ..names import fault_of_name
 
 MAX_QUEUES: Final = 1_000_000
-"""The most queues of one topic: each queue takes memory in every client, and too many end a Java client."""
-# The characters that Java's brokers and clients allow, and dots: a broker also registers topics that have the names of
-# its brokerName, which is often a host name, and of its cluster.
+"""The most queues of one topic: each queue takes memory in every client; too many queues end a Java client."""
+# The characters that Java's brokers and clients allow, and dots: a broker also registers topics with its brokerName,
+# which is often a host name, and with its cluster's name.
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_.-]+")
 MAX_PERM: Final = 7
 """4 (read) + 2 (write) + 1 (inherited), as PermName has it."""
@@ -34,7 +34,7 @@ def check_name(value: object, what: str) -> str:
 
 
 def check_topic_name(value: object) -> str:
-    """Return a topic's name that also brokers and Java clients accept (TopicValidator, Validators)."""
+    """Return a topic's name that name servers, brokers and Java clients accept (TopicValidator, Validators)."""
     name = check_name(value, "topic name")
     if not _TOPIC.fullmatch(name):
         raise ValueError(f"topic name {name[:100]!r} has other characters than letters, digits and % | - _ .")

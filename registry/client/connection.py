@@ -1,6 +1,6 @@
 """Connects to a name server or broker, sends requests, and gives each answer to the caller that waits for it.
 
-The peer may send requests, too (905 to a broker, 40 to a client): ``on_request`` answers them.
+``on_request`` answers requests of the peer (905 to a broker, 40 to a client).
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _HTTP: Final = (
 REQUEST_TIMEOUT_S: Final = 3.0
 MAX_IN_FLIGHT: Final = 1024
 _FLUSH_S: Final = 1.0
-_OPAQUE_LIMIT: Final = 2**31
-
 
 OnRequest = Callable[[Command], Command | None]
 """Answers a request of the peer: returns a Command with the answer's code, remark, fields and body; None: no answer."""
@@ -58,13 +56,13 @@ def check_connection_options(options: ConnectionOptions) -> None:
 
 
 class PeerConnection(asyncio.Protocol):
-    """A connection to one peer, made by :meth:`connect`. Many requests may be under way at once.
+    """A connection to one peer, made by :meth:`connect`. Many requests may be under way at the same time.
 
-    Every method that sends raises PeerUnavailable when the connection cannot be made or is closed, or the peer does
-    not answer in time; RemoteProtocolError when the peer sends bytes that are no frame.
+    Every method that sends raises PeerUnavailable if the connection cannot be made or is closed, or the peer does not
+    answer in time; RemoteProtocolError if the peer sends bytes that are no frame.
 
-    A peer that shuts down answers 1500: the request then raises PeerGoesAway (the peer has not performed it, and it can
-    be sent to another peer), and the connection retires, as a Java client's does.
+    A peer that shuts down answers 1500. Then the request raises PeerGoesAway: the peer has not executed it, and the
+    caller can send it to another peer. The connection takes no more requests, as in a Java client.
     """
 
     def __init__(self) -> None:
@@ -99,15 +97,15 @@ class PeerConnection(asyncio.Protocol):
 
         Args:
             timeout_s: for the connection and the TLS handshake together.
-            tls: speak TLS; its verify mode and check_hostname decide how the server's certificate is checked.
-            server_hostname: the name that the certificate must have; the host unless given.
+            tls: use TLS; its verify mode and check_hostname decide how the server's certificate is checked.
+            server_hostname: the name that the certificate must have; default: the host.
             encoding: of the headers of requests; the server chooses the encoding of its answers.
-            max_in_flight: how many requests may be under way; further ones wait, within their own timeouts.
-            on_request: called on the event loop for each request of the peer, so it must be quick. Without it such
-                requests are answered with code 3, as a Java client answers requests that it does not know.
+            max_in_flight: how many requests may be under way; more requests wait, within their own timeouts.
+            on_request: called on the event loop for each request of the peer, so it must be quick. Without it the
+                connection answers such a request with code 3, as a Java client answers an unknown request.
 
         Raises:
-            PeerUnavailable: no server listens there, or does not answer in time, or the TLS handshake failed.
+            PeerUnavailable: no server listens there or answers in time, or the TLS handshake failed.
         """
         connection = cls()
         connection.peer = f"{host}:{port}"
@@ -147,10 +145,10 @@ class PeerConnection(asyncio.Protocol):
         timeout_s: float = REQUEST_TIMEOUT_S,
         version: int = SERVER_VERSION,
     ) -> Command:
-        """Send one request and return its answer, with any code but 1500; answers may come in any order.
+        """Send one request and return its answer, which has any code except 1500; answers may come in any order.
 
         Args:
-            timeout_s: until the answer; the wait while max_in_flight requests are under way is included.
+            timeout_s: until the answer, including the wait while max_in_flight requests are under way.
             version: the MQVersion number in the header.
 
         Raises:
@@ -180,7 +178,7 @@ class PeerConnection(asyncio.Protocol):
         finally:
             self._waiting.pop(command.opaque, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # read it, or the loop logs it; the caller got it from _send
+                answer.exception()  # else the loop logs it; the caller got it from _send
             self._close_if_over()
 
     async def oneway(
@@ -195,15 +193,12 @@ class PeerConnection(asyncio.Protocol):
         )  # fmt: skip
 
     def abort(self) -> None:
-        """Close at once; bytes that are not written yet are lost."""
+        """Close at once; bytes that were not written yet are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def retire(self) -> None:
-        """Take no more requests, and close when the requests under way have ended.
-
-        Bytes that the peer has not read by then are lost.
-        """
+        """Take no more requests, and close when the requests under way have ended; unwritten bytes are then lost."""
         self._retired = True
         self._close_if_over()
 
@@ -231,7 +226,7 @@ class PeerConnection(asyncio.Protocol):
         await self._closed.wait()
 
     def _next_opaque(self) -> int:
-        return next(self._opaques) % _OPAQUE_LIMIT
+        return next(self._opaques) % 2**31
 
     async def _send(self, command: Command) -> None:
         await self._writable.wait()
@@ -269,7 +264,6 @@ class PeerConnection(asyncio.Protocol):
                 self._transport.abort()
 
     def _answer(self, request: Command) -> None:
-        """Answer a request of the peer."""
         try:
             if self._on_request is None:
                 reply: Command | None = Command(

@@ -1,7 +1,7 @@
 """Sends requests to one of several name servers: to the same server as long as it answers, then to the next.
 
 Source of the behaviour: NettyRemotingClient.getAndCreateNameserverChannel and updateNameServerAddressList (rocketmq
-5.x): the first server is chosen by chance; when it fails or leaves the list, the next in the list is chosen.
+5.x): the first server is random; if it fails or leaves the list, the client uses the next server of the list.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ class NameServersOptions(ConnectionOptions, total=False):
 
 
 class NameServers:
-    """Interchangeable name servers: if one fails, the next one is asked. Open during an ``async with``.
+    """Name servers of one registry: if one fails, the next one is asked. Open during an ``async with``.
 
-    The addresses may change meanwhile.
+    The addresses may change during that time.
 
     Args:
         addresses: a list in any form that :class:`NameServerAddresses` takes, or a NameServerAddresses.
-        backoff_first_s, backoff_most_s: how long no connection to a server is tried after a try failed: the first time,
-            and at most.
+        backoff_first_s, backoff_most_s: the pause after a failed connection to a server: the first and the longest.
         connect_timeout_s: for a connection to one server.
         tls, encoding, max_in_flight, on_request: see :meth:`PeerConnection.connect`.
 
@@ -75,11 +74,11 @@ class NameServers:
         self._following: asyncio.Task[None] | None = None
         self._open = False
         self.on_addresses: list[Callable[[], None]] = []
-        """Functions that are called when the list of addresses has changed."""
+        """Functions to call when the list of addresses has changed."""
 
     @property
     def chosen(self) -> NameServerAddress | None:
-        """The server that is asked next; None: the next request chooses one (at first, and after a failure)."""
+        """The server for the next request; None: the next request chooses a server (at first, and after a failure)."""
         return self._chosen
 
     async def __aenter__(self) -> Self:
@@ -112,17 +111,17 @@ class NameServers:
         now: bool = False,
         **fields: Any,
     ) -> Command:
-        """Ask the chosen server; if it cannot be reached, does not answer or shuts down, ask the others in turn.
+        """Ask the chosen server; if it cannot be reached, does not answer or shuts down, ask the others one by one.
 
         Args:
             code: a RequestCode.
             timeout_s: for the answer of one server.
-            now: try also servers that failed just before; if false, these count as failed without a try.
+            now: try also servers that failed just before; if false, they count as failed without a try.
 
         Raises:
-            PeerUnavailable: no server answers; the message has the reason of each.
+            PeerUnavailable: no server answers; the message has the reason for each server.
             RemoteProtocolError: there is only one server, and it sends bytes that are no frame.
-            ClientClosed: not open.
+            ClientClosed: these name servers are not open.
         """
 
         async def ask(server: ReconnectingConnection) -> Command:
@@ -132,15 +131,10 @@ class NameServers:
         return await self._in_turn(ask)
 
     async def connection(self, *, now: bool = False) -> PeerConnection:
-        """Return the connection to the chosen server; make it if there is none.
-
-        Raises:
-            PeerUnavailable, ClientClosed: as ``request``.
-        """
+        """Return the connection to the chosen server, or make one. It raises what ``request`` raises."""
         return await self._in_turn(lambda server: server.connected(now=now))
 
     async def _in_turn(self, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
-        """Ask the chosen server, and the others in turn when it fails."""
         failures: dict[NameServerAddress, Exception] = {}
         while True:
             server = await self._choose(failures)
@@ -158,13 +152,13 @@ class NameServers:
                 raise PeerUnavailable("no name server answers: " + "; ".join(map(str, failures.values())))
 
     def turn_from(self, connection: PeerConnection) -> None:
-        """Send the next request to another server, because the answers over this connection cannot be used."""
+        """Send the next request to another server than that of this connection, as its answers cannot be used."""
         for server in self._servers.values():
             if server.is_current(connection):
                 self._turn_from(server, PeerUnavailable("another name server is asked"))
 
     async def _choose(self, failures: dict[NameServerAddress, Exception]) -> ReconnectingConnection:
-        """The chosen server; the next one if the chosen server is among the failures."""
+        """The chosen server, or the next server that is not among the failures."""
         if not self._open:
             raise ClientClosed("these name servers are not open: use them within 'async with'")
         addresses = self.addresses.current or await self.addresses.refresh()

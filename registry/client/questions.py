@@ -1,4 +1,4 @@
-"""Asks one name server, ours or Java's, what it has: brokers (106), topics (206), routes (105), KV (219)."""
+"""Asks one name server, ours or Java's, for brokers (106), topics (206), routes (105) and KV (219)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..protocol.codes import RequestCode, ResponseCode
 from ..protocol.command import Command
 from .connection import REQUEST_TIMEOUT_S, PeerConnection
 
-# Lookups of routes that are under way at the same time.
+# The lookups of routes at the same time.
 _ROUTES_AT_ONCE: Final = 64
 
 
@@ -46,7 +46,7 @@ async def ask_route(server: PeerConnection, topic: str, *, timeout_s: float = RE
 async def ask_routes(
     server: PeerConnection, topics: Iterable[str], *, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, TopicRoute]:
-    """Topic -> its route, without topics that have none; asks for several at a time. Raises as :func:`ask_clusters`."""
+    """Topic -> its route, for topics that have one; several requests at a time. Raises as :func:`ask_clusters`."""
     found: dict[str, TopicRoute] = {}
     names = iter(topics)
 
@@ -68,7 +68,7 @@ async def ask_routes(
 async def ask_kv_table(
     server: PeerConnection, namespace: str, *, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, str]:
-    """The keys of a KV namespace (219); none if there is no such namespace. Raises as :func:`ask_clusters`."""
+    """Key -> value of a KV namespace (219); {} if there is no such namespace. Raises as :func:`ask_clusters`."""
     fields = {"namespace": namespace}
     answer = await server.request(RequestCode.GET_KVLIST_BY_NAMESPACE, fields, timeout_s=timeout_s)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:

@@ -1,7 +1,7 @@
 """Makes a connection when it is needed, and again after it was lost, but not too often.
 
-A Java client tries at every request. Here no connection is tried for a while after a try failed, each time for longer:
-callers then get the error at once instead of waiting one after the other.
+A Java client tries to connect at every request. This client pauses after a failed try, each time for longer: during
+the pause, callers get the error at once and need not wait.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .connection import REQUEST_TIMEOUT_S, ConnectionOptions, PeerConnection
 
 
 class Backoff:
-    """Pauses that double from ``first_s`` to ``most_s``, each shortened by chance by up to half: clients spread."""
+    """Pauses that double from ``first_s`` to ``most_s``, each randomly shortened by up to half: so clients spread."""
 
     def __init__(self, first_s: float = 0.1, most_s: float = 10.0) -> None:
         self.first_s, self.most_s = first_s, most_s
         self._failures = 0
 
     def failed(self) -> float:
-        """Note a failure; returns the seconds in which the peer must not be tried again."""
+        """Count a failure; returns the pause in seconds."""
         pause_s: float = min(self.most_s, self.first_s * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return pause_s * (0.5 + random.random() / 2)
@@ -38,7 +38,7 @@ class ReconnectingConnection:
 
     Args:
         connect_timeout_s: for making a connection.
-        backoff: how long no connection is tried after a try failed.
+        backoff: the pauses after failed tries.
         options: ``tls``, ``encoding``, ``max_in_flight``, ``on_request``: see :meth:`PeerConnection.connect`.
     """
 
@@ -62,7 +62,7 @@ class ReconnectingConnection:
         self._closed = False
 
     def is_current(self, connection: PeerConnection) -> bool:
-        """Whether this is the connection that is used now."""
+        """Whether this is the connection for the next request."""
         return connection is self._connection
 
     @property
@@ -71,7 +71,7 @@ class ReconnectingConnection:
         return max(0.0, self._away_until_s - asyncio.get_running_loop().time())
 
     async def connected(self, *, now: bool = False) -> PeerConnection:
-        """Return the connection; make it if there is none. Callers at the same time share one attempt.
+        """Return the connection, or make one. Callers at the same time share one try.
 
         Args:
             now: try even if a try failed just before.
@@ -113,7 +113,7 @@ class ReconnectingConnection:
             return connection
 
     def retire(self) -> None:
-        """Use the connection for no more requests; those under way go on. ``connected`` then makes a new connection."""
+        """Send no more requests over the connection; requests under way go on. ``connected`` makes a new connection."""
         if self._connection is not None:
             self._connection.retire()
             self._retired = {one for one in self._retired if not one.is_closed} | {self._connection}

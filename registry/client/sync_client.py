@@ -1,15 +1,15 @@
 """Runs an asynchronous client in a background thread with its own event loop: the base of the blocking clients.
 
-- Threads: any number of threads may call at once. The background thread is a daemon; its loop never handles signals.
-  If an event loop runs in the caller's thread, a call blocks that loop, like any other blocking call.
+- Threads: any number of threads may call at the same time. The background thread is a daemon; its loop never handles
+  signals. If an event loop runs in the caller's thread, a call blocks that loop, like any other blocking call.
 - Callbacks (listeners) run in the background thread, so they must be short; a blocking call in a callback raises
-  RuntimeError, because it would wait for itself for ever.
+  RuntimeError, because it would wait for itself.
 - Closing: ``with``, or ``close()``, from any thread, any number of times; calls under way raise ClientClosed. A client
   that the program does not close is closed when the process ends, or when nothing refers to it any more.
-- Fork: the child has no background thread. There calls raise ClientClosed at once, ``close()`` does nothing, and the
-  parent's connections stay untouched: open a new client in the child (with multiprocessing, gunicorn and the
-  like: after the fork, not at import).
-- Ctrl-C during a call cancels that call, and nothing else.
+- Fork: the child has no background thread. In the child, calls raise ClientClosed at once, ``close()`` does nothing,
+  and the parent's connections stay untouched: open a new client in the child (with multiprocessing or gunicorn: after
+  the fork, not at import).
+- Ctrl-C during a call cancels only this call.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _Result = TypeVar("_Result")
 _Client = TypeVar("_Client")
 _Arguments = ParamSpec("_Arguments")
 
-# How long close() waits for the thread, which a look-up of a host name may hold up for longer.
+# How long close() waits for the thread; a look-up of a host name may block the thread for longer.
 _CLOSE_S: Final = 10.0
-# If Ctrl-C comes just as a thread begins to wait, Python notices it only when the wait ends: so each wait is short.
+# If Ctrl-C comes just when a thread begins to wait, Python notices it only after the wait: so each wait is short.
 _SIGNALS_S: Final = 0.5
 
 
 class BackgroundLoop:
-    """A thread whose event loop enters one asynchronous context manager, keeps it open, and leaves it, in one task.
+    """A thread with an event loop. One task enters a client (an asynchronous context manager), waits, and leaves it.
 
     what: the client's name in messages.
     """
@@ -59,20 +59,20 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._main, name=what, daemon=True)
 
     def start(self) -> None:
-        """Start the thread and enter the client; if entering raises, end the thread and raise the same error."""
+        """Start the thread and enter the client; if the client raises, end the thread and raise the same error."""
         self._thread.start()
         try:
             self._entered.result()
         except BaseException:
-            self.close()  # also when Ctrl-C came while it waited
+            self.close()  # also after Ctrl-C
             raise
 
     def call(self, function: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
         """Run the coroutine that ``function`` makes on the loop; wait for its result and return it.
 
         Raises:
-            ClientClosed: not open, or closed meanwhile, or in a forked child.
-            RuntimeError: from the background thread itself.
+            ClientClosed: the client is not open, or was closed meanwhile, or this is a forked child.
+            RuntimeError: this is the background thread.
         """
         self._check_process()
         if threading.current_thread() is self._thread:
@@ -127,7 +127,7 @@ class BackgroundLoop:
             )
 
     def close(self) -> None:
-        """Leave the client and end the thread; in a forked child do nothing. Called in a callback, it does not wait."""
+        """Leave the client and end the thread, without waiting in a callback; in a forked child do nothing."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -158,7 +158,7 @@ class BackgroundLoop:
         self._stop = asyncio.Event()
         with self._lock:
             self._loop = asyncio.get_running_loop()
-        # If close() was called meanwhile, the event is set, and the client is left at once.
+        # If close() was called meanwhile, the event is set, and the wait below ends at once.
         async with self._client:
             with self._lock:
                 self._open = not self._stop.is_set()
@@ -201,7 +201,7 @@ class SyncClient(Generic[_Client]):
 
         Raises:
             RuntimeError: it was opened before; a client can be opened once.
-            Besides: the errors of the asynchronous client.
+            Other errors: those of the asynchronous client.
         """
         self._background.start()
         return self
@@ -221,7 +221,7 @@ class SyncClient(Generic[_Client]):
         return self._background.call(lambda: function(*args, **options))
 
     def _on_loop(self, function: Callable[[], _Result]) -> _Result:
-        """Run a function that does not wait in the background thread: only that thread may use the client."""
+        """Run a function that does not wait in the background thread: only this thread may use the client."""
 
         async def run() -> _Result:
             return function()
@@ -256,9 +256,9 @@ def waits_for(
 def made_like(
     client: Callable[_Arguments, _Client],
 ) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Any, _Arguments], None]]:
-    """Decorate ``__init__`` of a blocking client: it takes the asynchronous client's arguments and makes that client.
+    """Decorate ``__init__`` of a blocking client: it takes the arguments of the asynchronous client and makes it.
 
-    Then the decorated method runs, which may raise an error.
+    Then the decorated method runs; it may raise an error.
     """
 
     def decorate(check: Callable[[Any], None]) -> Callable[Concatenate[Any, _Arguments], None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from ...errors import ConfigError
@@ -11,39 +9,34 @@ from ...model import MASTER_ID, PERM_READ, PERM_WRITE
 from ...protocol.codes import SERVER_VERSION, Encoding
 from ..checks import MAX_PERM, check_field_types, check_name, check_range
 
-_POSITIVE: Final = (
-    "register_broker_timeout_ms", "unregister_timeout_ms", "split_registration_size", "broker_not_active_timeout_ms",
-    "broker_heartbeat_interval_ms",
-)  # fmt: skip
-
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A broker's settings, by the names and with the defaults of RocketMQ's BrokerConfig.
 
     Args:
         broker_name, cluster_name: 1 to 255 bytes of UTF-8, no control characters.
-        broker_addr: host:port at which clients reach it.
+        broker_addr: host:port at which clients reach the broker.
         broker_id: 0 is the master, 1 and more are slaves.
-        ha_server_addr: host:port that slaves replicate from.
-        broker_permission: if it lacks read or write, it replaces (4.x) or limits (5.x) the permission of every topic.
+        ha_server_addr: host:port from which slaves replicate.
+        broker_permission: without read or write, it replaces (4.x) or limits (5.x) the permission of every topic.
         zone_name: the broker's zone; a route request may ask for the brokers of one zone (5.x).
-        filter_servers: addresses of the broker's filter servers; an empty list removes those that are registered.
-        version: the MQVersion number in requests: servers treat the broker as one of that release.
+        filter_servers: addresses of the broker's filter servers; an empty list removes the registered ones.
+        version: the MQVersion number in requests: servers treat the broker as a broker of this release.
         encoding: of request headers.
-        compressed_register: send bodies as zlib, which carries neither topic_sys_flag nor topic names with a space.
-        oneway: servers do not answer registrations: it is only known that they were sent.
+        compressed_register: send zlib bodies; this format has no topic_sys_flag and no topic names with a space.
+        oneway: servers do not answer registrations, so the result is not known.
         force_register: send the whole table each period; if false, ask first (322) whether the server has it.
-        register_name_server_period_ms: how often it registers; values below 10 s and above 60 s are cut to these.
-        register_broker_timeout_ms: one registration at one server, connecting included. (Java: 24 s since 5.x.)
-        incremental_register: send a changed topic alone. Servers with deleteTopicWithBrokerRegistration need false:
-            then the whole table is sent.
+        register_name_server_period_ms: how often it registers; clamped to 10 to 60 s.
+        register_broker_timeout_ms: of one registration at one server, including the connection. (Java: 24 s since 5.x.)
+        incremental_register: if a topic changed, send only this topic. Servers with deleteTopicWithBrokerRegistration
+            need false: then the whole table is sent.
         enable_split_registration: send at most split_registration_size topics in a request (5.x).
         enable_slave_acting_master: send a heartbeat each broker_heartbeat_interval_ms (904; with
             compatible_with_old_name_srv 322); servers remove a broker that was silent for broker_not_active_timeout_ms.
-        unregister_timeout_ms: unregistering (104) at one server.
+        unregister_timeout_ms: of the request 104 at one server.
 
     Raises:
-        ConfigError: a value of the wrong type, or one that name servers refuse or cannot store.
+        ConfigError: a value has the wrong type, or name servers refuse it or cannot store it.
     """
 
     broker_name: str
@@ -86,7 +79,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_range(self.broker_id, MASTER_ID, 2**63 - 1, "broker_id", "0 is the master")
         check_range(self.broker_permission, 0, MAX_PERM, "broker_permission", "the sum of 4 (read) and 2 (write)")
         check_range(self.version, 0, 2**31 - 1, "version", "an MQVersion number")
-        for name in _POSITIVE:
+        for name in (
+            "register_broker_timeout_ms", "unregister_timeout_ms", "split_registration_size",
+            "broker_not_active_timeout_ms", "broker_heartbeat_interval_ms",
+        ):  # fmt: skip
             check_range(getattr(self, name), 1, 2**31 - 1, name)
 
     @property

@@ -23,14 +23,14 @@ from .config import BrokerConfig
 from .payload import RegistrationPayload
 from .target import RegistrationAnswer, RegistrationRefused
 
-# The rest of the frame is for the header, which never needs that much.
+# The rest of the frame is more than enough for the header.
 _MOST_BODY_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 
 
 class NameServerTarget:
     """Registers one broker at one name server, over a connection of its own.
 
-    Brokers cannot share a connection: when it closes, the name server removes its broker.
+    Brokers cannot share a connection: when a connection closes, the name server removes the broker that it knows it by.
 
     Args:
         address: of the name server.
@@ -44,7 +44,7 @@ class NameServerTarget:
     ) -> None:
         self.name = str(address)
         self.generation = 0
-        """Grows when the registration may be lost: with each new connection."""
+        """Grows with each new connection: then the server may have lost the registration."""
         self.on_lost: Callable[[], None] = lambda: None
         self._address = address
         self._config = config
@@ -102,7 +102,7 @@ class NameServerTarget:
         return answer
 
     async def is_changed(self, version: DataVersion) -> bool:
-        """Ask by request 322 whether a registration is needed; also true when the server answers with an error."""
+        """Ask by request 322 whether a registration is needed; also true if the server answers with an error."""
         response = await self._request(
             RequestCode.QUERY_DATA_VERSION, self._identity().to_ext_fields(), self._version_body(version)
         )
@@ -130,7 +130,7 @@ class NameServerTarget:
             raise RegistrationRefused(response.code, response.remark or "")
 
     def reset(self) -> None:
-        """Drop the connection; the next ``open`` makes another."""
+        """Close the connection; the next ``open`` makes another."""
         self.abort()
 
     async def close(self) -> None:
@@ -177,7 +177,7 @@ def _answer(response: Command) -> RegistrationAnswer:
     reply = headers.RegisterBrokerReply.from_ext_fields(response.ext_fields)
     order_topic_config = None
     if response.body:
-        # If the order configuration cannot be read, the broker is registered all the same.
+        # The broker is registered even if the order configuration cannot be read.
         with contextlib.suppress(RemoteProtocolError):
             order_topic_config = decode_kv_table(response.body)
     return RegistrationAnswer(reply.master_addr or "", reply.ha_server_addr or "", order_topic_config)

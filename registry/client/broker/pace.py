@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import random
-from typing import Final
 
 import msgspec
 
 from .config import BrokerConfig
 
-_FIRST_S: Final = 10.0
-_PERIOD_MS: Final = (10_000, 60_000)
-_JITTER: Final = 0.1
-
 
 class Pace(msgspec.Struct, frozen=True):
     """When a registrar registers again, in seconds: ``first_s`` after the start, then each ``period_s``.
 
-    After a failure or a lost connection it tries sooner: after ``retry_s``, then after twice that time, and so on, up
-    to the period. A period is shortened by chance by up to a tenth, the wait before a retry by up to three quarters,
-    because many brokers often retry at the same time.
+    After a failure or a lost connection it retries after ``retry_s``, then after twice that time, and so on, up to the
+    period. Periods are randomly shortened by up to a tenth, waits before a retry by up to three quarters, because many
+    brokers often retry at the same time.
     """
 
     first_s: float
@@ -29,8 +24,7 @@ class Pace(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, config: BrokerConfig) -> Pace:
         """The pace of a Java broker with this configuration."""
-        low, high = _PERIOD_MS
-        return cls(_FIRST_S, min(max(config.register_name_server_period_ms, low), high) / 1000)
+        return cls(10.0, min(max(config.register_name_server_period_ms, 10_000), 60_000) / 1000)
 
     def retry_after_s(self, failures: int) -> float:
         """How long to wait after this number of failures in a row."""
@@ -38,5 +32,5 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 def jittered(seconds: float) -> float:
-    """Shorten a duration by chance by up to a tenth, so that brokers do not send at the same moment."""
-    return seconds * random.uniform(1 - _JITTER, 1)
+    """Randomly shorten a duration by up to a tenth, so that brokers do not send at the same moment."""
+    return seconds * random.uniform(0.9, 1)

@@ -1,4 +1,4 @@
-"""Makes what one registration sends: the whole topic table, or only the topics that changed."""
+"""Makes the bodies of a registration: the whole topic table, or only the topics that changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RegistrationPayload:
-    """One registration: one body, or several if it is split; all ``bodies`` are sent, in order."""
+    """One registration: one body, or several bodies, sent in order, if it is split."""
 
     def __init__(self, bodies: tuple[RegisterBody, ...], config: BrokerConfig, order_topics: frozenset[str]) -> None:
         self.bodies = bodies
@@ -52,7 +52,7 @@ class RegistrationPayload:
     def introduction(self) -> RegistrationPayload:
         """A registration without topics, with a DataVersion that is 1 ms older.
 
-        A server that accepted it knows the broker, and then accepts a registration with a single topic.
+        A server that accepted it knows the broker, and so accepts a registration with a single topic.
         """
         version = self.bodies[0].data_version
         older = DataVersion(version.counter, version.timestamp - 1, version.state_version)
@@ -63,8 +63,8 @@ class RegistrationPayload:
 class PayloadBuilder:
     """Makes payloads of a table; keeps the last payload of the whole table, which is sent each period.
 
-    A mapping that cannot be sent is left out and logged once, so that the others are sent. The table refuses such
-    mappings, but a program can change a mapping (not a topic) after it put it.
+    A static topic's mapping that cannot be sent is left out and logged once. The table refuses such mappings, but a
+    program can change a mapping after it put the mapping into the table.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
@@ -79,7 +79,7 @@ class PayloadBuilder:
         self._whole = None
 
     def whole(self) -> RegistrationPayload:
-        """The whole table. If it is split, each body has its own version: servers ignore a version that they have."""
+        """The whole table. If it is split, each body has a version of its own: servers ignore a known version."""
         with self.table.lock:
             if self._whole is None or self._whole.data_version != self.table.data_version:
                 bodies = self._split() if self._config.enable_split_registration else (self._body(self.table.values()),)
@@ -114,10 +114,10 @@ class PayloadBuilder:
         return RegisterBody(self.table.data_version, sent, mappings, list(self._config.filter_servers))
 
     def _with_broker_perm(self, topic: TopicConfig) -> TopicConfig:
-        """The topic with the permission that is registered.
+        """The topic with the permission to register.
 
-        A 4.x broker that lacks read or write registers its own permission for each topic, a 5.x broker what both allow.
-        (Both Java brokers then also send topicSysFlag 0; this one sends the topic's.)
+        If broker_permission lacks read or write, a 4.x broker registers it for each topic, and a 5.x broker registers
+        what both it and the topic allow. (Java brokers then also send topicSysFlag 0; this broker sends the topic's.)
         """
         config = self._config
         if not config.overrides_perm:

@@ -1,7 +1,7 @@
 """Registers a broker by running the registry's scripts on Redis itself, without a name server.
 
-It does what a front end does, with the same scripts: a heartbeat asks whether the registration is new; if it is,
-the registration is compared with Redis, and the difference is written unless Redis has changed in between.
+It does what a front end does, with the same scripts: the script heartbeat finds out whether the registration is new. A
+new registration is compared with Redis, and the difference is written unless Redis has changed in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .payload import RegistrationPayload
 from .redis_writer import RedisWriter
 from .target import RegistrationAnswer, RegistrationRefused
 
-# Another writer may change the brokerName between comparing and writing; then both are repeated, at most so often.
+# How often comparing and writing are repeated, when another writer changes the brokerName in between.
 _ATTEMPTS: Final = 10
 
 
@@ -34,7 +34,7 @@ class RedisTarget:
     Args:
         writer: holds the lease.
         config: returns the broker's settings; called for each registration.
-        owned: no other target uses the writer: close it with this target.
+        owned: only this target uses the writer, and closes it.
     """
 
     def __init__(self, writer: RedisWriter, config: Callable[[], BrokerConfig], *, owned: bool) -> None:
@@ -44,12 +44,12 @@ class RedisTarget:
         self._channel = writer.new_channel()
         self._config = config
         self._owned = owned
-        self._registered = ""  # the broker that registered over the channel, as Behaviour.who names it; "": none
+        self._registered = ""  # the who (Behaviour.who) that registered over the channel; "": none
         self._prepared: tuple[RegistrationPayload, list[tuple[Registration, str]]] | None = None
 
     @property
     def generation(self) -> int:
-        """Grows each time the lease was lost, and the registration with it."""
+        """Grows with each loss of the lease: then Redis may have lost the registration."""
         return self._writer.generation
 
     async def open(self) -> None:
@@ -65,7 +65,7 @@ class RedisTarget:
         return answer
 
     def _prepare(self, payload: RegistrationPayload) -> list[tuple[Registration, str]]:
-        """The payload as registrations with their digests, kept for the next period: most payloads are sent again."""
+        """The payload as registrations with their digests; kept, as the next period mostly sends the same payload."""
         if self._prepared is None or self._prepared[0] is not payload:
             registrations = [_registration(self._config(), body) for body in payload.bodies]
             encoded = map(msgspec.json.encode, registrations)
@@ -125,7 +125,7 @@ class RedisTarget:
         return await self._touch() != self._writer.routes.behaviour.seen_version(version)
 
     async def heartbeat(self, version: DataVersion) -> None:
-        """Note a heartbeat of the broker, as request 904 does."""
+        """Store a heartbeat of the broker, as request 904 does."""
         await self._touch()
 
     async def _touch(self) -> DataVersion | None:
@@ -145,7 +145,7 @@ class RedisTarget:
         """Do nothing: redis-py replaces its connections by itself."""
 
     async def close(self) -> None:
-        """Close the broker's channel, and if the writer is ``owned`` the writer, too."""
+        """Close the broker's channel, and the writer if it is ``owned``."""
         if self._leave():
             await self._writer.close()
 
@@ -155,7 +155,7 @@ class RedisTarget:
             self._writer.abort()
 
     def _leave(self) -> bool:
-        """Give up the channel; returns whether to close the writer, too."""
+        """Give up the channel; returns whether to close the writer."""
         broker, self._registered = self._registered, ""
         self._writer.leave(self, broker, self._channel)
         ends, self._owned = self._owned, False

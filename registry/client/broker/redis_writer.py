@@ -1,7 +1,6 @@
 """Holds the lease of a process that registers brokers in Redis itself, and reports which of its brokers are gone.
 
-A front end's worker has the same sort of lease: when the process dies, its brokers are removed within the lease time,
-as if their connections had been closed.
+If the process dies, the lease runs out, and its brokers are removed as if their connections had closed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 class LeaseUser(Protocol):
-    """A broker that is registered under a writer's lease. ``on_lost`` is called when the lease was lost."""
+    """A broker that is registered under a writer's lease. The writer calls ``on_lost`` after a loss of the lease."""
 
     on_lost: Callable[[], None]
 
@@ -39,11 +38,10 @@ class RedisWriter:
     """One lease on a registry's Redis, for all the registrars of a process that write there without a name server.
 
     Args:
-        url: as ``--redis`` takes it.
-        namespace: of the registry, as its front ends have it.
-        compat: "5.x" or "4.8", as its front ends have it.
+        url: of Redis, in a form that ``--redis`` takes.
+        namespace, compat ("5.x" or "4.8"): the same as of the registry's front ends.
         timeout_ms: of one call to Redis.
-        lease_ms: the brokers of this process are removed when it has not renewed its lease for this time.
+        lease_ms: if this process does not renew its lease for this time, its brokers are removed.
         create_namespace: make the namespace if there is none. Clients need a front end that serves it.
 
     Raises:
@@ -104,19 +102,19 @@ class RedisWriter:
     def new_channel(self) -> Channel:
         """Make a channel: the value that stands for a broker's connection in Redis.
 
-        Each registrar has its own: when its close is handled late, it does not close that of a later registrar.
+        Each registrar has its own channel, so a late close of one registrar does not close the channel of a later one.
         """
         return Channel(f"{DIRECT}{self.incarnation}", f"{self.incarnation}/{next(self._channels)}{opened_now()}")
 
     def enter(self, user: LeaseUser) -> None:
-        """Call ``user.on_lost`` when the lease was lost."""
+        """Call ``user.on_lost`` after each loss of the lease."""
         self._users.add(user)
 
     def leave(self, user: LeaseUser, broker: str, channel: Channel) -> None:
-        """Call ``user.on_lost`` no more; after the next renewal Redis is informed that the broker's channel is closed.
+        """Call ``user.on_lost`` no more; after the next renewal, report to Redis that the broker's channel is closed.
 
         Args:
-            broker: as ``Behaviour.who`` names it; "" when none registered over the channel.
+            broker: its who (``Behaviour.who``); "": no broker registered over the channel.
         """
         self._users.discard(user)
         if broker:
@@ -141,7 +139,7 @@ class RedisWriter:
             await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
 
     async def _renew(self) -> None:
-        """Renew the lease; if it had run out, or Redis has lost changes, call ``on_lost``: brokers may be removed."""
+        """Renew the lease; if it had run out, or Redis lost changes, brokers may be removed: call ``on_lost``."""
         renewal = await self._leases.renew(self.incarnation, self._lease_ms)
         before, self._position = self._position, (renewal.epoch, renewal.seq)
         if renewal.lost or before[0] != renewal.epoch or renewal.seq < before[1]:
@@ -156,14 +154,14 @@ class RedisWriter:
             self._gone.discard(closed)
 
     async def close(self) -> None:
-        """Give the lease up: brokers that did not unregister are then removed. The writer cannot be opened again.
+        """Give up the lease: brokers that did not unregister are then removed. The writer cannot be opened again.
 
-        If the caller is cancelled meanwhile, the close goes on in the background, for a few seconds at most.
+        If the caller is cancelled, the close goes on in the background, for a few seconds at most.
         """
         await asyncio.shield(self.abort())
 
     def abort(self) -> asyncio.Task[None]:
-        """Close without waiting; returns the task that does it."""
+        """Close without waiting; returns the task that closes."""
         if self._end is None:
             self._end = asyncio.get_running_loop().create_task(self._give_up(), name="registrar gives its lease up")
             _tasks.add(self._end)

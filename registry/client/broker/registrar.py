@@ -40,7 +40,7 @@ __all__ = [
 DEFAULT_NAMESPACE: Final = "default"
 
 Transport = Literal["wire", "redis"]
-"""How a registrar registers: at name servers on the wire, or by running the registry's scripts on Redis."""
+"""How a registrar registers: by requests at name servers, or by running the registry's scripts on Redis."""
 
 _IDENTITY: Final = ("broker_name", "broker_addr", "cluster_name")
 
@@ -48,25 +48,24 @@ _IDENTITY: Final = ("broker_name", "broker_addr", "cluster_name")
 class BrokerRegistrar:
     """Keeps one broker registered at every name server while its ``async with`` lasts.
 
-    Entering it registers at all servers at the same time, and returns when each has answered or its time
-    (register_broker_timeout_ms) is over. A server that does not answer raises nothing: ``results`` shows it, and the
-    registrar tries again until the server answers. From then on each server has its own schedule: none waits for
-    another.
+    Entering it registers at all servers at the same time, and returns after all answers or register_broker_timeout_ms.
+    A server that does not answer raises no error: ``results`` shows it, and the registrar retries until the server
+    answers. After that each server has its own schedule, so no server waits for another.
 
-    Leaving it unregisters at all servers (104). If ``unregister`` is false, it only closes its connections: a name
-    server then removes the broker, too, unless the broker is connected to another front end of the same registry.
+    Leaving it unregisters at all servers (104). If ``unregister`` is false, it only closes its connections: then a name
+    server removes the broker, unless the broker is connected to another front end of the same registry.
 
     Args:
         config: the broker's identity and settings.
         topics: its topics, or a TopicTable, which any thread may change at any time: changes are registered at once.
-        name_servers: as :class:`NameServerAddresses` takes them; None: NAMESRV_ADDR. When the list changes, the broker
-            is registered at new addresses, and connections to addresses that left the list are closed.
+        name_servers: as for :class:`NameServerAddresses`; None: NAMESRV_ADDR. When the list changes, the broker is
+            registered at new addresses, and connections to removed addresses are closed.
         transport: ``wire`` registers at name servers; ``redis`` runs the registry's scripts on Redis itself.
         redis: with transport ``redis``, its URL, or the RedisWriter that several registrars of a process share.
-        namespace: of the registry; only where redis is a URL.
+        namespace: of the registry; only if redis is a URL.
         create_namespace: with a URL, make the namespace if there is none; clients need a front end that serves it.
-        tls: speak TLS with name servers, with this context.
-        pace: how often it registers; None: as often as a Java broker.
+        tls: use TLS with name servers, with this context.
+        pace: how often it registers; None: the pace of a Java broker.
         unregister: whether leaving the ``async with`` unregisters the broker.
         on_result: called after every registration; its errors are logged.
 
@@ -100,7 +99,7 @@ class BrokerRegistrar:
             check_callable(on_result, "on_result")
         self.topics = topics if isinstance(topics, TopicTable) else TopicTable(topics)
         self.unregistered: dict[str, str] = {}
-        """After the exit: server -> why the broker could not be unregistered there; "": it was unregistered."""
+        """After the exit: server -> why unregistering failed there; "": it succeeded."""
         self._config = config
         self._addresses: NameServerAddresses | None = None
         self._writer: RedisWriter | None = None
@@ -138,7 +137,7 @@ class BrokerRegistrar:
             if self._writer is not None:
                 self._add(RedisTarget(self._writer, self._current_config, owned=self._owns_writer))
             elif self._addresses is not None:
-                with contextlib.suppress(PeerUnavailable):  # no address yet: logged, and the follower looks up again
+                with contextlib.suppress(PeerUnavailable):  # logged; the follower looks up again
                     await self._addresses.refresh()
                 self._use(self._addresses.current)
                 self._follower = asyncio.create_task(self._follow(self._addresses), name="registrar follows addresses")
@@ -160,7 +159,7 @@ class BrokerRegistrar:
 
     @property
     def results(self) -> Mapping[str, RegistrationResult]:
-        """Server -> how the last registration there went. After a change, ``register_now`` waits for new results."""
+        """Server -> the result of the last registration. After a change, ``register_now`` waits for new results."""
         return dict(self._results)
 
     @property
@@ -182,7 +181,7 @@ class BrokerRegistrar:
         return merged
 
     async def register_now(self) -> Mapping[str, RegistrationResult]:
-        """Register the whole table at all servers; wait until each has answered, or its time is over.
+        """Register the whole table at all servers; wait for all answers, or register_broker_timeout_ms.
 
         Returns:
             server -> the result there.
@@ -199,7 +198,7 @@ class BrokerRegistrar:
             fields: those of :class:`BrokerConfig` that change.
 
         Raises:
-            ConfigError: a value that no name server takes, or a change of brokerName, brokerAddr or cluster.
+            ConfigError: a value that no name server accepts, or a change of brokerName, brokerAddr or cluster.
             TypeError: BrokerConfig has no such field.
         """
         for name in _IDENTITY:
@@ -232,7 +231,7 @@ class BrokerRegistrar:
                 await pause(1.0)
 
     def _use(self, addresses: Iterable[NameServerAddress]) -> None:
-        """Register at new name servers at once, and close the connections to those that left the list."""
+        """Register at new name servers at once, and close the connections to removed name servers."""
         wanted = {str(address): address for address in addresses}
         for name in [name for name in self._loops if name not in wanted]:
             loop, tasks = self._loops.pop(name)
@@ -299,7 +298,7 @@ class BrokerRegistrar:
                 loop.target.abort()
 
     async def _leave_target(self, target: RegistrationTarget, unregister: bool) -> None:
-        """Unregister, if the server may know the broker at all, and close the connection."""
+        """Unregister, if the server may know the broker, and close the connection."""
         if unregister and target.generation > 0:
             error = ""
             timeout_s = self._config.unregister_timeout_ms / 1000

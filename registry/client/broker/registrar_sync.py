@@ -1,6 +1,5 @@
-"""BrokerRegistrar for programs without an event loop.
-
-About threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client`.
+"""BrokerRegistrar for programs without an event loop; :mod:`mqregistry.client.sync_client` has the rules for threads,
+forks, closing and Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from .topic_table import DEFAULT_PERM
 class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
     """``with BrokerRegistrarSync(config, topics, "host:9876;host:9876") as registrar: registrar.put_topic("orders")``.
 
-    Arguments, results and errors are those of :class:`BrokerRegistrar`. A program changes the table by the methods
-    here, or by those of the TopicTable that it gave; both return once the change is in the table. ``register_now``
-    waits for the name servers. ``on_result`` is called in the background thread.
+    Arguments, results and errors are those of :class:`BrokerRegistrar`. A program changes the table by the methods of
+    this class, or by those of the TopicTable that it gave; they return when the change is in the table.
+    ``register_now`` waits for the name servers. ``on_result`` is called in the background thread.
     """
 
     @made_like(BrokerRegistrar)

@@ -1,4 +1,4 @@
-"""Registers a broker at one server, again and again until cancelled; each server has a loop of its own."""
+"""Registers a broker at one server, again and again until cancelled; there is one loop for each server."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from .target import RegistrationAnswer, RegistrationRefused, RegistrationResult,
 logger = logging.getLogger(__name__)
 
 RegistrationTarget = NameServerTarget | RedisTarget
-"""A place to register at. One call at a time, heartbeats excepted; each call raises RegistryError or TimeoutError."""
+"""A server to register at. One call at a time, except heartbeats; each call raises RegistryError or TimeoutError."""
 
 
 class RegistrationLoop:
-    """Decides what one server is sent, and when.
+    """Decides what to send to one server, and when.
 
-    The whole table is sent at the start, each period, over each new connection, and after any error. A change is
-    sent alone only when the server has accepted everything before it over the same connection: otherwise the server
-    could miss an earlier change, and its DataVersion would hide that.
+    It sends the whole table at the start, each period, over each new connection, and after any error. It sends only
+    the changed topics if the server accepted all earlier registrations over the same connection: otherwise the server
+    could miss an earlier change, and the new DataVersion would hide that.
 
     Args:
         target: the server.
         payloads: makes the registrations.
-        config, pace: return the settings as they are now.
+        config, pace: return the present settings.
         on_result: called after each registration.
-    Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x), which
-    wait for the next period after a failure; this loop tries again sooner.
+    Source of the behaviour: BrokerController.registerBrokerAll and doRegisterBrokerAll (rocketmq 4.8 to 5.x). After a
+    failure Java waits for the next period; this loop retries sooner.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class RegistrationLoop:
     # reasons to register
 
     def change(self, names: frozenset[str] | None) -> None:
-        """Register these topics, which changed; None: register the whole table.
+        """Register these changed topics; None: register the whole table.
 
-        The thread that changes the table calls this under the table's lock: no registration can send the new version
-        before these topics are noted.
+        The thread that changes the table calls this under the table's lock: so no registration sends the new version
+        without these topics.
         """
         if names is None:
             self._owes_all = True
@@ -96,7 +96,7 @@ class RegistrationLoop:
         return waiter
 
     def _lost(self) -> None:
-        """Register again soon: the connection was lost, and most servers then remove the broker."""
+        """Register again soon, after the connection was lost: most servers then remove the broker."""
         self._owes_all = True
         soon = asyncio.get_running_loop().time() + self._pace().retry_after_s(max(1, self._failures))
         self._due = min(self._due, soon)
@@ -126,7 +126,7 @@ class RegistrationLoop:
                 pause_s = self._pace().period_s
 
     async def _round(self) -> tuple[RegistrationResult, bool]:
-        """Register once; returns the result, and whether only changes were due. Raises only CancelledError."""
+        """Register once; returns the result, and whether only changed topics were due. Raises only CancelledError."""
         waiting, self._waiting = self._waiting, []
         with self._payloads.table.lock:
             asked, self._owes_all = self._owes_all, False
@@ -164,12 +164,12 @@ class RegistrationLoop:
         return result, alone
 
     async def _attempt(self, alone: bool, asked: bool) -> tuple[RegistrationStatus, RegistrationAnswer, DataVersion]:
-        """Connect and register: only the changes if ``alone`` and the connection is not new, else the whole table."""
+        """Connect and register: only changed topics if ``alone`` and the connection is old, else the whole table."""
         target, config = self.target, self._config()
         await target.open()
         fresh = target.generation != self._generation
         with self._payloads.table.lock:
-            # This payload has all changes until now. If ask() was called meanwhile, another registration follows.
+            # This payload has all changes until now. If somebody called ask() meanwhile, another registration follows.
             changed, self._changed = self._changed, set()
             asked = asked or self._owes_all
             alone = alone and not fresh and not asked
@@ -186,7 +186,7 @@ class RegistrationLoop:
         return "registered", answer, payload.data_version
 
     async def _register(self, payload: RegistrationPayload, *, whole: bool) -> RegistrationAnswer | None:
-        """Register; after two sorts of refusal try again at once, where a Java broker waits for its next period."""
+        """Register; after two sorts of refusal retry at once (a Java broker waits for its next period)."""
         try:
             return await self.target.register(payload)
         except PeerGoesAway:  # another server may listen at the same address
@@ -195,7 +195,7 @@ class RegistrationLoop:
             return await self.target.register(self._payloads.whole())
         except RegistrationRefused as refused:
             if whole and payload.has_one_topic and refused.code == ResponseCode.SYSTEM_ERROR:
-                # A 5.x name server takes no single topic from a broker that it does not know (docs/semantics.md 16).
+                # A 5.x name server refuses a single topic from an unknown broker (docs/semantics.md 16).
                 await self.target.register(payload.introduction())
                 return await self.target.register(payload)
             raise

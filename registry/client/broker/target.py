@@ -13,7 +13,7 @@ RegistrationStatus = Literal["registered", "unchanged", "sent", "refused", "fail
 
 
 class RegistrationRefused(RegistryError):
-    """The server answered that it does not take the registration. ``code`` is a ResponseCode."""
+    """The server refused the registration. ``code`` is a ResponseCode."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(f"refused with code {with_name(code, ResponseCode)}: {remark or 'without a reason'}")
@@ -23,7 +23,7 @@ class RegistrationRefused(RegistryError):
 class RegistrationAnswer(NamedTuple):
     """The content of the answer to an accepted registration.
 
-    master_addr, ha_server_addr: "" when the broker is a master itself, or its brokerName has no master now.
+    master_addr, ha_server_addr: "" if the broker is a master, or its brokerName has no master now.
     order_topic_config: topic -> order configuration; None when the answer has none (``docs/semantics.md`` 26).
     """
 
@@ -33,14 +33,14 @@ class RegistrationAnswer(NamedTuple):
 
 
 class RegistrationResult(NamedTuple):
-    """How the last registration at one server went.
+    """The result of the last registration at one server.
 
     server: the address of the name server; for Redis its URL and namespace.
     status: ``registered``; ``unchanged``: the server had the table already (322); ``sent``: oneway, without an answer;
         ``refused``: the server answered with an error; ``failed``: it did not answer.
-    at: when the registration ended, in seconds since the epoch. elapsed_ms: how long it took.
+    at: when the registration ended, in seconds since 1970. elapsed_ms: how long it took.
     error: what went wrong; "" unless refused or failed. failures: registrations in a row that failed or were refused.
-    answer: to the last registration that was accepted. data_version: that of the table in it.
+    answer, data_version: the answer to the last accepted registration, and the version of its table.
     """
 
     server: str

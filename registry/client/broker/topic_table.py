@@ -1,4 +1,4 @@
-"""Keeps the topics that a broker registers, with the DataVersion by which name servers see whether they are new."""
+"""Keeps the topics that a broker registers, and their DataVersion, by which name servers recognise a change."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ TableListener = Callable[[frozenset[str] | None], None]
 
 
 class TopicTable(Mapping[str, TopicConfig]):
-    """What a broker registers: its topics, static-topic mappings and their DataVersion.
+    """The content of a broker's registration: its topics, static-topic mappings and their DataVersion.
 
     Each call that changes something makes one new DataVersion (counter + 1, timestamp = now, stateVersion as set), for
-    any number of topics; the registrars of the table then register at once. Any thread may change the table; hold
-    ``lock`` to read several values that belong together.
+    any number of topics; the registrars of the table then register at once. Any thread may change the table. To read
+    several values of one moment, hold ``lock``.
 
     Args:
         topics: the topics at the start.
         mappings: static topics (5.x).
-        data_version: the version to continue from; default: counter 0 and the clock, as a Java broker without files.
+        data_version: the version to continue from; default: counter 0 and the time, as of a Java broker without files.
         now_ms: the clock, in milliseconds since the epoch.
 
     Raises:
         TypeError, ValueError: a topic, mapping or data version that name servers cannot store or clients cannot use:
-            a name that is no text of 1 to 255 bytes, a negative number of queues, a perm above 7. The methods that
-            take topics or mappings raise the same, and then change nothing.
+            a name that is no text of 1 to 255 bytes, a negative number of queues, a perm above 7. Methods with topics
+            or mappings as arguments raise the same errors, and then change nothing.
     Source of the behaviour: TopicConfigManager, DataVersion.nextVersion (rocketmq 4.8 to 5.x).
     """
 
@@ -62,10 +62,10 @@ class TopicTable(Mapping[str, TopicConfig]):
     def with_system_topics(cls, config: BrokerConfig, topics: Iterable[TopicConfig] = ()) -> Self:
         """A table that starts with the system topics of a Java broker of this name, cluster and version.
 
-        TBW102 is among them, so clients may send to topics that do not exist yet (autoCreateTopicEnable).
+        They include TBW102, so clients may send to topics that do not exist yet (autoCreateTopicEnable).
 
         Args:
-            topics: further topics; one with the name of a system topic replaces it.
+            topics: more topics; a topic with the name of a system topic replaces the system topic.
         """
         own = list(topics)
         names = {topic.topic_name for topic in own if isinstance(topic, TopicConfig)}
@@ -92,12 +92,12 @@ class TopicTable(Mapping[str, TopicConfig]):
 
     @property
     def order_topics(self) -> frozenset[str]:
-        """Topics of this table that the name servers' order configuration names."""
+        """The topics of this table in the order configuration of the name servers."""
         return self._order_topics
 
     @property
     def state_version(self) -> int:
-        """The stateVersion that the next change writes into the DataVersion: the number of the broker's term (5.x)."""
+        """The stateVersion of the next DataVersion: the number of the broker's term (5.x)."""
         return self._state_version
 
     @state_version.setter
@@ -105,10 +105,10 @@ class TopicTable(Mapping[str, TopicConfig]):
         self._state_version = check_data_version(DataVersion(state_version=value)).state_version
 
     def put(self, *topics: TopicConfig) -> None:
-        """Add or change topics: one new version for all.
+        """Add or change topics, with one new version.
 
         Raises:
-            TypeError, ValueError: one of them is wrong, see the class; then none is put.
+            TypeError, ValueError: a topic is wrong, see the class; then no topic is put.
         """
         checked = [check_topic(topic) for topic in topics]
         with self.lock:
@@ -135,9 +135,9 @@ class TopicTable(Mapping[str, TopicConfig]):
         self.put(TopicConfig(name, read_queue_nums, write_queue_nums, perm, topic_sys_flag))
 
     def remove(self, *names: str) -> None:
-        """Take topics out; names that are not in the table are ignored.
+        """Remove topics; names that are not in the table are ignored.
 
-        Name servers keep them until they are deleted there (216), unless they run with
+        A name server keeps a removed topic until it is deleted there (216), unless the name server runs with
         deleteTopicWithBrokerRegistration (``docs/semantics.md`` 12).
         """
         with self.lock:
@@ -149,10 +149,10 @@ class TopicTable(Mapping[str, TopicConfig]):
                 self._changed(None)
 
     def put_mapping(self, *mappings: TopicQueueMapping) -> None:
-        """Add or change static topics' mappings; each needs its topic in the table, too.
+        """Add or change mappings of static topics; put also each topic itself into the table.
 
         Raises:
-            TypeError, ValueError: one of them is wrong, see the class; then none is put.
+            TypeError, ValueError: a mapping is wrong, see the class; then no mapping is put.
         """
         given = _by_topic(mappings)
         with self.lock:
@@ -162,17 +162,17 @@ class TopicTable(Mapping[str, TopicConfig]):
                 self._changed(frozenset(changed))
 
     def touch(self) -> None:
-        """Make a new version of the same topics: name servers then write all again, e.g. permissions wiped by 205."""
+        """Make a new version of the same topics: name servers then store all again, e.g. permissions wiped by 205."""
         self._changed(None)
 
     def set_order_topics(self, topics: Iterable[str], *, only_add: bool) -> bool:
-        """Note which topics the name servers' order configuration names; returns whether that changed.
+        """Store which topics the order configuration of the name servers has; returns whether that changed.
 
         After a change the table has a new version, and the next registration shows it.
 
         Args:
-            only_add: keep topics that the configuration no longer names, as a 5.x broker does (there operators can also
-                set the order by other means); a 4.x broker drops them.
+            only_add: keep topics that are no longer in the configuration, as a 5.x broker does (operators can also set
+                its order in other ways); a 4.x broker drops them.
         """
         with self.lock:
             named = frozenset(topics) & self._topics.keys()
@@ -190,7 +190,7 @@ class TopicTable(Mapping[str, TopicConfig]):
             self._version = DataVersion(self._version.counter + 1, self._now_ms(), self._state_version)
 
     def subscribe(self, listener: TableListener) -> Callable[[], None]:
-        """Call ``listener`` after each change, in the thread that makes it; returns a function that unsubscribes."""
+        """Call ``listener`` after each change, in the thread of the change; returns a function that unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -1,1 +1,1 @@
-"""Finds out where topics are, follows the changes, and selects queues to send to."""
+"""Finds the routes of topics, follows their changes, and selects queues to send to."""

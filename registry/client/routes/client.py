@@ -1,4 +1,4 @@
-"""Finds out for an application where its topics are, and follows the changes.
+"""Finds the routes of an application's topics, and follows their changes.
 
 Source of the behaviour: MQClientInstance and DefaultMQProducerImpl.tryToFindTopicPublishInfo (rocketmq 5.x).
 """
@@ -28,39 +28,35 @@ from .updates import RouteChange, RouteListener, RouteUpdater
 
 logger = logging.getLogger(__name__)
 
-POLL_FIRST_S: Final = 0.010
-POLL_EVERY_S: Final = 30.0
-LOCK_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 3.0
 _NOBODY: Final = "no name server answers"
-# The file of routes is written this long after a change.
+# The cache file is written this long after a change.
 _WRITE_AFTER_S: Final = 1.0
 # Without changes it is written this often, with the times at which name servers last sent the routes.
 _WRITE_EVERY_S: Final = 24 * 3600.0
 
 
 class RouteClient:
-    """Knows where topics are while its ``async with`` lasts.
+    """Keeps the routes of topics up to date while its ``async with`` lasts.
 
     If a name server cannot be reached, sends an unreadable answer or no longer knows a topic, the known routes stay
-    (as in Java); the background task tries again and never ends by itself.
+    (as in Java), and the background task tries again.
 
     Args:
         name_servers: addresses in any form that :class:`NameServerAddresses` takes (None: ``NAMESRV_ADDR``), a
             NameServerAddresses, or a NameServers that the caller opens and closes.
-        push: besides polling, ask name servers to announce changes; name servers that cannot (all but ours) are
-            only polled.
-        push_answer_s: a name server that has not answered the first such request after this time cannot (4.x).
-        default_topic: its route is used for sending to a topic that does not exist yet.
-        default_topic_queue_nums: the most queues at each broker that are used then.
+        push: besides polling, ask name servers to announce changes; only our name servers can do that.
+        push_answer_s: how long to wait for the answer to the first such request; a 4.x name server sends none.
+        default_topic: the topic whose route is used for sending to a topic that does not exist yet.
+        default_topic_queue_nums: the most queues of the default topic that are used at each broker.
         latency_fault_tolerance: see :class:`QueueSelector`.
-        poll_first_s, poll_every_s: when all routes are asked for.
+        poll_first_s, poll_every_s: when the client asks for all routes: first, and then how often.
         lock_timeout_s: how long the update of one topic waits for updates of other topics.
         call_timeout_s: for the answer of one name server.
-        cache_file: a file that keeps the routes in use for the next start (each client needs its own file). Until a
-            name server has answered, topics get their route from the file: see ``stale_topics``.
+        cache_file: a file that keeps the routes for the next start (each client needs its own file). Until a name
+            server has answered, topics get their route from the file: see ``stale_topics``.
         connect_timeout_s, backoff_first_s, backoff_most_s, tls, encoding, max_in_flight, on_request: see
-            :class:`NameServers`; not with a NameServers, which has its own.
+            :class:`NameServers`; not allowed if name_servers is a NameServers.
 
     Raises:
         ConfigError: no address was given, here or by the environment.
@@ -76,9 +72,9 @@ class RouteClient:
         default_topic: str = DEFAULT_TOPIC,
         default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
         latency_fault_tolerance: bool = False,
-        poll_first_s: float = POLL_FIRST_S,
-        poll_every_s: float = POLL_EVERY_S,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        poll_first_s: float = 0.010,
+        poll_every_s: float = 30.0,
+        lock_timeout_s: float = 3.0,
         call_timeout_s: float = CALL_TIMEOUT_S,
         cache_file: str | os.PathLike[str] | None = None,
         **options: Unpack[NameServersOptions],
@@ -94,7 +90,7 @@ class RouteClient:
         if isinstance(name_servers, NameServers):
             if options:
                 raise ConfigError(
-                    f"{', '.join(options)} is given with a NameServers, which has its own: give it to that"
+                    f"name_servers is a NameServers: give {', '.join(options)} to the NameServers instead"
                 )
             self.name_servers = name_servers
         else:
@@ -114,7 +110,7 @@ class RouteClient:
         self._write_soon = asyncio.Event()
         self._in_use_changed = asyncio.Event()
         self._push = RoutePush(self._updater, self._in_use_changed, answer_s=push_answer_s) if push else None
-        self._groups: dict[str, set[str]] = {}  # topic in use -> by whom
+        self._groups: dict[str, set[str]] = {}  # topic in use -> the groups that use it
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -153,24 +149,24 @@ class RouteClient:
     # topics in use
 
     def publish(self, *topics: str, group: str = "") -> None:
-        """Keep the routes of topics up to date for sending from now on; they are asked for in the background.
+        """Use topics for sending: keep their routes up to date from now on, in the background.
 
         Args:
-            group: the user of the topics; several parts of a program may share a client.
+            group: the part of the program that uses the topics; several parts may share a client.
 
         Raises:
-            TypeError, ValueError: one is no topic name; then none is used.
+            TypeError, ValueError: a name is no topic name; then no topic is used.
         """
         self._use(self.tables.publish, topics, group)
         self._poll_soon.set()
 
     def subscribe(self, *topics: str, group: str = "") -> None:
-        """Keep the routes of topics up to date for reading from now on; otherwise as ``publish``."""
+        """Use topics for reading; otherwise as ``publish``."""
         self._use(self.tables.subscribe, topics, group)
         self._poll_soon.set()
 
     def forget(self, *topics: str, group: str = "") -> None:
-        """End the use of topics by this group. Topics that no group uses are forgotten, and brokers without a topic."""
+        """End the use of topics by this group. Topics that no group uses are forgotten, with their brokers."""
         for topic in topics:
             groups = self._groups.get(topic, set())
             groups.discard(group)
@@ -181,7 +177,7 @@ class RouteClient:
         self._in_use_changed.set()
 
     def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...], group: str | None = None) -> None:
-        """Use topics for a group; None: for the groups that use them already, or for group ""."""
+        """Use topics for a group; None: for the group "" if no group uses them yet."""
         if use(topics):
             self._in_use_changed.set()
         for topic in topics:
@@ -198,12 +194,12 @@ class RouteClient:
 
     @property
     def push_is_active(self) -> bool:
-        """Whether the name server announces changes now; if not, only polling finds them."""
+        """Whether the name server announces changes now; if not, the client only polls."""
         return self._push is not None and self._push.is_active
 
     @property
     def unknown_topics(self) -> frozenset[str]:
-        """Topics in use that the name server did not know when it was last asked."""
+        """Topics in use that do not exist, by the last answer of a name server."""
         return frozenset(self._updater.unknown)
 
     @property
@@ -222,12 +218,10 @@ class RouteClient:
         return self.tables.find_broker_addr_in_subscribe(broker_name, broker_id, only_this_broker=only_this_broker)
 
     async def publish_info(self, topic: str) -> PublishInfo:
-        """Return where to send messages of a topic, which is in use from now on (tryToFindTopicPublishInfo).
+        """Return the queues for sending to a topic, which is in use from now on (tryToFindTopicPublishInfo).
 
-        A topic that does not exist gets the queues of the default topic: a broker makes it with the first message.
-
-        Returns:
-            the known queues, without a request; else the queues that a name server gave; empty if there are none.
+        It asks a name server only if no queues are known. A topic that does not exist gets the queues of the default
+        topic: a broker makes the topic with the first message.
 
         Raises:
             RemoteProtocolError: the topic has no known route, and the answer of the name server cannot be read.
@@ -245,13 +239,13 @@ class RouteClient:
         return self.tables.publish_infos.get(topic) or PublishInfo(False, ())
 
     def _check_read(self, topic: str) -> None:
-        """Raise RemoteProtocolError if a topic has no known route because it cannot be read: the topic may exist."""
+        """Raise RemoteProtocolError if a topic's route is unknown because it cannot be read: the topic may exist."""
         unread = self._updater.unread.get(topic)
         if unread is not None and topic not in self.tables.publish_infos:
             raise RemoteProtocolError(f"the route of topic {topic!r} cannot be read: {unread}") from unread
 
     async def subscribe_info(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues to read of a topic, which is in use from now on; () when its route is not known.
+        """Return the queues for reading a topic, which is in use from now on; () if its route is not known.
 
         Raises:
             TypeError, ValueError: not a topic name.
@@ -265,8 +259,8 @@ class RouteClient:
         """Return the next queue to send to, in turn.
 
         Args:
-            topic: in use from now on.
-            last_broker_name: the broker to which sending this message failed just before; it is avoided.
+            topic: the topic, which is in use from now on.
+            last_broker_name: a broker to avoid, because sending this message to it just failed.
 
         Raises:
             NoRoute: there is no queue.
@@ -312,11 +306,11 @@ class RouteClient:
     # asking
 
     async def lookup(self, topic: str) -> TopicRoute | None:
-        """Ask for a topic's route now without keeping it; None when there is no such topic.
+        """Ask for a topic's route now without keeping it; None if there is no such topic.
 
         Raises:
             PeerUnavailable: no name server answers.
-            RemoteProtocolError: an answer that is no route, or an error of the name server.
+            RemoteProtocolError: the answer is no route, or an error of the name server.
             TypeError, ValueError: not a topic name.
         """
         check_topic_name(topic)
@@ -328,11 +322,11 @@ class RouteClient:
         If no name server answers, this is logged, and the known routes stay.
 
         Args:
-            use_default: take the default topic's route, if the topic has none yet.
-            over: ask this connection's name server and no other.
+            use_default: use the default topic's route, if the topic has none yet.
+            over: ask only the name server of this connection.
 
         Raises:
-            ClientClosed: not open.
+            ClientClosed: the client is not open.
             PeerUnavailable: only with ``over``.
             TypeError, ValueError: not a topic name.
         """
@@ -345,8 +339,8 @@ class RouteClient:
         """Ask for the routes of all topics in use now. If no name server answers, this is logged.
 
         Args:
-            needed_only: ask only for topics in use whose queues are not known.
-            over: as in ``update``.
+            needed_only: ask only for topics in use without known queues.
+            over: see ``update``.
 
         Raises:
             PeerUnavailable: only with ``over``.

@@ -1,7 +1,7 @@
 """RouteClient for programs without an event loop.
 
-Known routes are read in the caller's thread; only requests to name servers run in the background thread. About
-threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client`.
+Known routes are read in the caller's thread; only requests to name servers run in the background thread.
+:mod:`mqregistry.client.sync_client` has the rules for threads, forks, closing and Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .updates import RouteListener
 class RouteClientSync(SyncClient[RouteClient]):
     """``with RouteClientSync("host:9876;host:9876") as client: queue = client.select_queue("orders")``.
 
-    Arguments, results and errors are those of :class:`RouteClient`. Besides, every method raises ClientClosed before
-    the client is opened, after it was closed, and in a forked child, where no thread updates the routes. A NameServers
-    as argument raises ConfigError: it belongs to the caller's event loop.
+    Arguments, results and errors are those of :class:`RouteClient`. Every method also raises ClientClosed before the
+    client is opened, after it was closed, and in a forked child, which has no thread that updates the routes. A
+    NameServers as argument raises ConfigError: it belongs to the caller's event loop.
     """
 
     @made_like(RouteClient)
@@ -81,9 +81,9 @@ class RouteClientSync(SyncClient[RouteClient]):
         return self._known.find_broker_addr_in_subscribe(broker_name, broker_id, only_this_broker=only_this_broker)
 
     def on_route_change(self, listener: RouteListener) -> Callable[[], None]:
-        """As :meth:`RouteClient.on_route_change`; the listener is called in the background thread.
+        """As :meth:`RouteClient.on_route_change`, but the background thread calls the listener.
 
-        It may read known routes; a call that has to ask a name server raises RuntimeError there.
+        The listener may read known routes; a call that asks a name server raises RuntimeError there.
         """
         return self._known.on_route_change(listener)  # changing a list is safe from any thread
 

@@ -1,10 +1,9 @@
 """Asks name servers to announce changed routes, so that a client gets a change before the next poll; ours do.
 
-The client sends a request whose answer the name server holds until a route changes. It does not read the changes in
-Redis: so an application needs neither the address of Redis nor rights there, a thousand applications are no load for
-Redis, and the worker that announces a change has it when it answers the lookup. A stock NameServer answers that it does
-not know the request (4.x: does not answer); it is then only polled, and asked again on each new connection and every
-five minutes.
+The client sends a request whose answer the name server holds until a route changes. So an application needs no access
+to Redis, a thousand applications are no load for Redis, and the worker that announces a change has the change when it
+answers the lookup. A Java NameServer answers that it does not know the request (4.x: does not answer). Then the client
+only polls, and asks again on each new connection and every five minutes.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from .updates import RouteUpdater
 
 logger = logging.getLogger(__name__)
 
-# How long a name server holds an answer: half the shortest time after which network devices drop idle connections.
+# How long a name server holds an answer: half of the 60 s after which some network devices drop idle connections.
 HOLD_S: Final = 30.0
 PUSH_ANSWER_S: Final = 3.0
-# A server without a usable answer is asked again after this time: it may have been slow, or been replaced.
+# A server without a usable answer is asked again after this time: it may have been slow, or another server is there.
 _ASK_AGAIN_S: Final = 300.0
 
 
 class RoutePush:
-    """Asks for the routes that a name server announces as changed, besides the polling.
+    """Asks for each route that a name server announces as changed.
 
     in_use_changed: set when the set of topics in use has changed.
     """
@@ -72,13 +71,13 @@ class RoutePush:
             await asyncio.sleep(self._backoff.failed())
 
     async def _watch(self, connection: PeerConnection) -> bool:
-        """Follow one server until its connection cannot be used; return False at once if it does not announce."""
+        """Follow one server until its connection cannot be used. False: it does not announce changes."""
         answer = await self._ask(connection, None, 0.0)
         if answer is None:
             return False
         self._backoff.succeeded()
         position = answer.position
-        # No change is missed from here on: this poll sees earlier ones, and later ones are announced.
+        # From here on no change is missed: this poll gets earlier changes, and the server announces later changes.
         await self._updater.poll(over=connection)
         self.is_active = True
         while connection.is_usable:
@@ -88,7 +87,7 @@ class RoutePush:
             try:
                 await asyncio.wait((held, others), return_when=asyncio.FIRST_COMPLETED)
                 if not held.done():
-                    continue  # the topics in use have changed: watch those
+                    continue  # the set of topics in use has changed
                 answer = held.result()
             finally:
                 held.cancel()
@@ -108,12 +107,12 @@ class RoutePush:
                 await self._updater.update(topic, over=connection)
 
     async def _ask(self, connection: PeerConnection, since: TablesVersion | None, hold_s: float) -> WatchAnswer | None:
-        topics = sorted(self._updater.tables.topics)[:MAX_TOPICS]  # the others are only polled
+        topics = sorted(self._updater.tables.topics)[:MAX_TOPICS]  # other topics are only polled
         ext_fields, body = WatchRequest(frozenset(topics if since else ()), int(hold_s * 1000), since).encode()
         try:
             reply = await connection.request(ROUTE_WATCH, ext_fields, body, timeout_s=hold_s + self._answer_s)
         except PeerUnavailable:
             if since is None and connection.is_usable:
-                return None  # 4.x: no answer, and the connection is good
+                return None  # a 4.x server does not answer
             raise
         return WatchAnswer.decode(reply.code, reply.ext_fields, reply.body)

@@ -21,7 +21,7 @@ from ..checks import MAX_QUEUES
 DEFAULT_TOPIC: Final = "TBW102"
 DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 
-# Queues of a static topic have a broker name with this prefix, whichever broker holds them now.
+# The broker name in queues of a static topic has this prefix: it stands for whichever broker holds the queue now.
 LOGICAL_BROKER_PREFIX: Final = "__syslo__"
 NO_LOGICAL_BROKER: Final = "__syslo__none__"
 _GLOBAL_SCOPE: Final = "__global__"
@@ -36,10 +36,10 @@ class MessageQueue(NamedTuple):
 
 
 class PublishInfo(msgspec.Struct, frozen=True):
-    """Where an application may send the messages of a topic (TopicPublishInfo).
+    """The queues to which an application may send the messages of a topic (TopicPublishInfo).
 
-    order: the queues come from the topic's order configuration, which lists a broker's queues also while it is away.
-    queues: sorted by broker_name, of a static topic by queue id; with ``order`` as the configuration lists them.
+    order: the queues come from the topic's order configuration, which also has the queues of brokers that are away.
+    queues: sorted by broker_name, of a static topic by queue id; with ``order`` in the order of the configuration.
     """
 
     order: bool
@@ -47,7 +47,7 @@ class PublishInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether there is a queue to send to; if not, the route is asked for again (TopicPublishInfo.ok)."""
+        """Whether there is a queue to send to (TopicPublishInfo.ok)."""
         return bool(self.queues)
 
 
@@ -55,8 +55,8 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
     """The queues of ``topic`` to which an application can send.
 
     Raises:
-        RemoteProtocolError: an order configuration that is not like ``broker-a:4;broker-b:4`` (Java fails, too, and
-            keeps the queues that it had), or more than MAX_QUEUES.
+        RemoteProtocolError: an order configuration that is not like ``broker-a:4;broker-b:4`` (in Java this is also an
+            error), or more than MAX_QUEUES.
     """
     if route.order_topic_conf:
         return PublishInfo(True, tuple(_ordered_queues(topic, route.order_topic_conf)))
@@ -73,7 +73,7 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
 
 
 def subscribe_info(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """The queues of ``topic`` that an application can read, sorted by broker_name and queue id (Java has a set)."""
+    """The queues of ``topic`` that an application can read, sorted by broker_name and queue id."""
     if route.mappings:
         return tuple(sorted(static_endpoints(topic, route), key=lambda queue: (queue.broker_name, queue.queue_id)))
     readable = {name: data.read_queue_nums for name, data in route.queue_datas.items() if data.perm & PERM_READ}
@@ -83,8 +83,7 @@ def subscribe_info(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
     """Logical queue of a static topic -> the broker_name that holds it now, or NO_LOGICAL_BROKER.
 
-    Each scope numbers its own queues. If two brokers claim one queue, the broker with the higher epoch has it. Other
-    topics have no such queues.
+    Each scope numbers its own queues. If two brokers claim one queue, the broker with the higher epoch has it.
     """
     scopes: dict[str, list[TopicQueueMapping]] = {}
     for _, text in sorted((route.mappings or {}).items()):
@@ -108,7 +107,7 @@ def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
 
 
 def logical_broker_name(scope: str) -> str:
-    """The broker_name of the static queues of a scope: ``__syslo__global__`` for the usual scope, ``__global__``."""
+    """The broker_name in static queues of a scope; of the usual scope ``__global__`` it is ``__syslo__global__``."""
     return LOGICAL_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
 
 
@@ -173,7 +172,7 @@ def _order_entry(topic: str, order_topic_conf: str, entry: str) -> tuple[str, in
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Split as Java's String.split: without empty parts at the end; an empty text gives one empty part."""
+    """Split like Java's String.split: without empty parts at the end; an empty text gives one empty part."""
     parts = text.split(mark)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

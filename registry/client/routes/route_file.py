@@ -1,4 +1,4 @@
-"""Keeps routes in a file, so that a client can start while no name server answers."""
+"""Stores routes in a file, so that a client can start while no name server answers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ...model import TopicRoute
 
 logger = logging.getLogger(__name__)
 
-_DAY_MS: Final = 24 * 3600 * 1000
-KEPT_MS: Final = 30 * _DAY_MS
-"""A route that no name server confirmed for this time is not kept any more."""
+KEPT_MS: Final = 30 * 24 * 3600 * 1000
+"""Routes that no name server sent for this time are dropped."""
 
 
 class KeptRoute(msgspec.Struct, frozen=True):
@@ -38,9 +37,9 @@ _decoder = msgspec.json.Decoder(_RouteFileContent)
 
 
 class RouteFile:
-    """A file of routes; one client writes it. Errors with the file are logged and raise nothing.
+    """A file of routes, which one client writes. Errors of the file are only logged.
 
-    kept: topic -> its route, as the file has it now or after the next ``write``.
+    kept: topic -> its route in the file, now or after the next ``write``.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,7 +50,7 @@ class RouteFile:
         self._lock = threading.Lock()
 
     def read(self) -> None:
-        """Read the routes of an earlier run; a file that is missing or damaged has none."""
+        """Read the routes of an earlier run, if there is a readable file."""
         try:
             routes = _decoder.decode(self._path.read_bytes()).routes
         except FileNotFoundError:
@@ -76,7 +75,7 @@ class RouteFile:
         self._is_new |= self.kept.pop(topic, None) is not None
 
     def write(self) -> None:
-        """Replace the whole file if a route is new or gone; any thread may call. No reader ever sees half a file."""
+        """Replace the whole file if a route is new or gone; any thread may call. Readers see the old or new file."""
         with self._lock:
             if not self._is_new:
                 return

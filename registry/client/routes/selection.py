@@ -1,4 +1,4 @@
-"""Selects the queue to send to next: in turn, without the broker that failed last, or without slow brokers.
+"""Selects the next queue to send to: in turn, but not at the broker that failed last, or not at slow brokers.
 
 Source of the behaviour: TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy and LatencyFaultToleranceImpl
 (rocketmq 5.x).
@@ -17,7 +17,7 @@ from .queues import MessageQueue, PublishInfo
 
 # The time of a send (ms) -> how long its broker is avoided (ms).
 _AVOIDED_MS: Final = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))
-# A send that failed counts as one of this time.
+# A failed send counts as a send of at least this time.
 _FAILED_MS: Final = 10_000
 
 
@@ -27,11 +27,11 @@ class _Fault(NamedTuple):
 
 
 class QueueSelector:
-    """Selects the queue that the next message is sent to; safe to use from several threads.
+    """Selects the queue for the next message; safe to use from several threads.
 
     Args:
-        latency_fault_tolerance: avoid a broker for a time that grows with how slow its last send was
-            (sendLatencyFaultEnable; off in Java, too).
+        latency_fault_tolerance: after a slow send, avoid the broker for a time that grows with the time of the send
+            (sendLatencyFaultEnable; also off in Java).
         clock_ms: a monotonic clock.
     """
 
@@ -44,14 +44,14 @@ class QueueSelector:
         self._tolerant = latency_fault_tolerance
         self._clock_ms = clock_ms
         self._faults: dict[str, _Fault] = {}
-        # next() of a count needs no lock: the interpreter runs it in one step
+        # next() of a count needs no lock
         self._indexes: dict[str, itertools.count[int]] = {}
 
     def select(self, topic: str, info: PublishInfo, last_broker_name: str | None = None) -> MessageQueue | None:
-        """Return the next queue; None when there is none.
+        """Return the next queue; None if there is no queue.
 
         Args:
-            last_broker_name: the broker to which sending this message just failed; avoided if another has a queue.
+            last_broker_name: a broker to avoid if another broker has a queue: sending this message to it just failed.
 
         Raises:
             TypeError: last_broker_name is no str.
@@ -68,7 +68,7 @@ class QueueSelector:
         return found or self._next(topic, queues, lambda name: True)
 
     def report(self, broker_name: str, latency_ms: float = 0.0, *, failed: bool = False) -> None:
-        """Note how long a send took, or that it failed; only latency_fault_tolerance uses it."""
+        """Report how long a send took, or that it failed; only latency_fault_tolerance uses it."""
         if self._tolerant:
             latency_ms = max(latency_ms, _FAILED_MS) if failed else latency_ms
             avoided_ms = next((avoided for slow, avoided in _AVOIDED_MS if latency_ms >= slow), 0)
@@ -84,7 +84,7 @@ class QueueSelector:
 
     def _next(self, topic: str, queues: tuple[MessageQueue, ...], good: Callable[[str], bool]) -> MessageQueue | None:
         index = self._indexes.get(topic)
-        if index is None:  # begin by chance, so that clients do not all begin with the same queue
+        if index is None:  # a random begin, so that clients do not all begin with the same queue
             index = self._indexes.setdefault(topic, itertools.count(random.randrange(1 << 16)))
         for _ in queues:
             queue = queues[next(index) % len(queues)]
@@ -97,7 +97,7 @@ class QueueSelector:
         return fault is None or self._clock_ms() >= fault.until_ms
 
     def _least_bad(self, topic: str, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
-        """The next queue of the broker whose last send was fastest, if all brokers are to be avoided."""
+        """The next queue of the broker with the fastest last send."""
         names = {queue.broker_name for queue in queues}
         best = min(sorted(names), key=lambda name: self._faults.get(name, _Fault(0, 0)))
         return self._next(topic, queues, lambda name: name == best)

@@ -1,7 +1,7 @@
-"""Keeps the routes that a client knows, with the queues and broker addresses that follow from them. No I/O.
+"""Keeps the routes that a client knows, and the queues and broker addresses in them. No I/O.
 
-Source of the behaviour: the tables of MQClientInstance and how updateTopicRouteInfoFromNameServer, cleanOfflineBroker
-and findBrokerAddressInPublish/InSubscribe treat them (rocketmq 5.x).
+Source of the behaviour: updateTopicRouteInfoFromNameServer, cleanOfflineBroker and
+findBrokerAddressInPublish/InSubscribe of MQClientInstance (rocketmq 5.x).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RouteTables:
     Attributes:
         published, subscribed: topics in use for sending, for reading.
         routes: topic -> its last route.
-        publish_infos, subscribe_infos: of the topics in use whose route is known.
+        publish_infos, subscribe_infos: topic in use whose route is known -> its queues.
         broker_addrs: broker_name -> broker id -> address.
     """
 
@@ -46,7 +46,7 @@ class RouteTables:
         return self.published | self.subscribed
 
     def publish(self, topics: Iterable[str]) -> bool:
-        """Use topics for sending, none if one is no topic name; returns whether a topic is new there."""
+        """Use topics for sending; returns whether one of them is new. TypeError, ValueError: not a topic name."""
         return _add(self.published, topics)
 
     def subscribe(self, topics: Iterable[str]) -> bool:
@@ -61,10 +61,10 @@ class RouteTables:
         )
 
     def update(self, topic: str, route: TopicRoute) -> bool:
-        """Put in a topic's route; returns whether it changed.
+        """Store a topic's route; returns whether it changed.
 
         Raises:
-            RemoteProtocolError: the route gives no valid queues; nothing was changed.
+            RemoteProtocolError: the route has no valid queues; nothing was changed.
         """
         changed = route_changed(self.routes.get(topic), route)
         if not changed and not self.needs_update(topic):
@@ -111,7 +111,7 @@ class RouteTables:
         self.broker_addrs = kept
 
     def broker_name_of(self, queue: MessageQueue) -> str:
-        """The broker_name of a queue; for a queue of a static topic, the broker_name that holds it now."""
+        """The broker_name of a queue; of a static topic's queue, the broker_name that holds it now."""
         return self._endpoints.get(queue.topic, {}).get(queue, queue.broker_name)
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
@@ -121,11 +121,11 @@ class RouteTables:
     def find_broker_addr_in_subscribe(
         self, broker_name: str, broker_id: int = MASTER_ID, *, only_this_broker: bool = False
     ) -> FoundBroker | None:
-        """Find a broker process to read from; None when there is none (findBrokerAddressInSubscribe).
+        """Find a broker process to read from; None if there is none (findBrokerAddressInSubscribe).
 
         Args:
-            broker_id: the wanted process; if this slave is not there, the slave with the next id is taken.
-            only_this_broker: if neither is there, return None; if false, take the smallest id of the broker_name.
+            broker_id: the wanted process; if it is a slave that is away, the slave with the next id is used.
+            only_this_broker: if both are away, return None; if false, use the smallest id of the broker_name.
         """
         addrs = self.broker_addrs.get(broker_name)
         if not addrs:

@@ -31,8 +31,8 @@ class RouteChange(NamedTuple):
     """A changed route, for a listener.
 
     Attributes:
-        before: the topic's route before; None when it was not known.
-        is_stale: the route comes from the file of routes, because no name server answers. The first answer of a name
+        before: the topic's route before; None if it was not known.
+        is_stale: the route comes from the cache file, because no name server answers. The first answer of a name
             server then makes another RouteChange, even if the route is the same.
     """
 
@@ -46,19 +46,13 @@ RouteListener = Callable[[RouteChange], object]
 
 
 class RouteUpdater:
-    """Puts the routes that name servers have into the tables; asks only when it is called.
+    """Puts the routes of name servers into the tables; it has no background task.
 
-    Args:
-        lock_timeout_s: how long the update of one topic waits for updates of other topics.
-        call_timeout_s: for the answer of one name server.
-        default_topic: its route is used for a topic that does not exist yet.
-        default_topic_queue_nums: the most queues at each broker that are used then.
-        file: has the routes of an earlier run, and keeps routes for the next run.
+    Args: see :class:`RouteClient`; file is its cache_file.
 
     Attributes:
         listeners: called with each change after the tables have it; their errors are logged.
-        unknown: topics in use that the name server did not know when it was last asked.
-        stale: topics in use whose route comes from the file: no name server has sent one since the start.
+        unknown, stale: unknown_topics and stale_topics of :class:`RouteClient`.
         unread: topic in use whose last answer could not be used -> why.
         away: why no name server answered the last request; None: a name server answered.
     """
@@ -97,15 +91,11 @@ class RouteUpdater:
             self._file.drop(topic)
 
     async def ask(self, topic: str, *, now: bool = False, over: PeerConnection | None = None) -> TopicRoute | None:
-        """Ask for a topic's route without keeping it; None when there is no such topic.
+        """Ask for a topic's route without keeping it, see :meth:`RouteClient.lookup`.
 
         Args:
             now: ask also name servers that failed just before.
-            over: ask this connection's name server and no other.
-
-        Raises:
-            PeerUnavailable: no name server answers.
-            RemoteProtocolError: an answer that is no route, or an error of the name server.
+            over: ask only the name server of this connection.
         """
         code, ext_fields = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}
         if over is not None:
@@ -136,7 +126,7 @@ class RouteUpdater:
             for number, topic in enumerate(topics):
                 # The first request also goes to name servers that failed just before.
                 await self._poll_topic(topic, now=number == 0, over=over)
-        except PeerUnavailable as error:  # the other topics would get the same error
+        except PeerUnavailable as error:  # other topics would get the same error
             if over is not None:
                 raise
             self._away(error)
@@ -146,7 +136,7 @@ class RouteUpdater:
             await self._update(topic, now=now, over=over)
         except (PeerUnavailable, ClientClosed):
             raise
-        except Exception as error:  # a defect with one topic must not stop the updates of the others
+        except Exception as error:  # a defect with one topic must not stop the updates of other topics
             if topic not in self.unread:
                 logger.exception("route of %s; what is known is kept", topic)
             self.unread[topic] = error
@@ -188,7 +178,7 @@ class RouteUpdater:
             self._lock.release()
 
     def _level(self, topic: str) -> int:
-        """The log level of a topic's fault; as in Java, a missing retry or default topic is no fault."""
+        """The log level of a topic's fault; as in Java, a missing retry topic or default topic is no fault."""
         return logging.INFO if topic.startswith(_RETRY) or topic == self._default_topic else logging.WARNING
 
     def _is_unknown(self, topic: str, is_default: bool) -> None:
@@ -199,7 +189,7 @@ class RouteUpdater:
             logger.warning("the name server knows neither the topic %s nor %s", topic, self._default_topic)
         elif not is_default and topic not in self.unknown:
             is_known = topic in self.tables.routes
-            # For a topic to send to, the default topic is asked for next; if that is unknown, too, a warning follows.
+            # For a topic to send to, the default topic is asked for next; if it is also unknown, a warning follows.
             level = logging.INFO if topic in self.tables.published and not is_known else self._level(topic)
             kept = "; what is known is kept" if is_known else ""
             logger.log(level, "the name server does not know the topic %s%s", topic, kept)
