@@ -1,7 +1,6 @@
-"""Decides on every request of one worker, by one policy: on a read at once, on a write when its turn comes.
+"""Decides whether the rules allow a request: on a read at once, on a write when its turn in the queue comes.
 
-There is an :class:`Authorization` only while the mode is observe or enforce: otherwise a request costs one test of an
-attribute. A decision that fails refuses: no defect of ours lets anybody in.
+While the mode is off, a worker has no :class:`Authorization`. A decision that raises an error refuses the request.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class Authorization:
-    """What one policy means for the requests of one worker.
+    """The decisions of one policy on the requests of one worker.
 
-    enforces: whether refused requests are not executed. keeps: whether the last lookup is allowed, and the same bytes
-    will be, over any connection that :meth:`may_ask_open`. signer: who signed that lookup; the tally reports him.
+    enforces: the mode is enforce, so refused requests are not executed. keeps: the last read is a lookup that a cache
+    may answer from now on for all connections of which :meth:`may_ask_open` is true. signer: who signed that lookup.
 
     Args:
         require_tls: whether rights that write need TLS, loopback, or a network that the user is bound to.
-        tables: this worker's copy of the tables; a script decides by the tables in Redis.
+        tables: this worker's copy of the tables.
         failures: limits how often an address may send wrong signatures.
     """
 
@@ -90,7 +89,7 @@ class Authorization:
     def of_small_write(self, command: Command, sender: Peer) -> Refusal | None:
         """Why a write is refused before it is queued; None: :meth:`of_write` decides when its turn comes.
 
-        The signature of a large body is checked only there.
+        Only :meth:`of_write` checks the signature of a large body.
         """
         if not self.enforces or command.code == _LOOKUP:
             return None
@@ -105,7 +104,7 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_head(self, command: Command, sender: Peer) -> Refusal | None:
-        """Why a write is refused before its body has come, whatever the body is; None: it may be allowed."""
+        """Why a write is refused although its body has not arrived; None: the decision needs the body."""
         by_header = command.code == _REGISTER or self.own_caller(sender).user is None
         if not by_header or access_key_of(command.ext_fields) is not None:
             return None
@@ -131,7 +130,10 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_rows(self, command: Command, sender: Peer, resources: Collection[str]) -> Refusal | None:
-        """Why a write may not change the rows that a script found; None: it may, and ``caller.decided`` has them."""
+        """Why a write may not change these rows, which a script found; None: it may, and ``caller.decided`` has them.
+
+        A row: what the tables hold of one topic, brokerName or cluster.
+        """
         caller = sender.caller or NOBODY
         rows = parsed(resources)
         if not caller.refused:
@@ -159,7 +161,7 @@ class Authorization:
         return user is not None and self.policy.rules_of(user).binds_topics
 
     def of_content(self, sender: Peer, resources: Sequence[Resource]) -> Refusal | None:
-        """Why a registration may not bring these topics, or name these other brokerNames as well; None: it may."""
+        """Why a registration may not contain these topics, and static topics of these brokerNames; None: it may."""
         caller = sender.caller or NOBODY
         if caller.refused:
             return None
@@ -171,22 +173,18 @@ class Authorization:
     def owner(self, sender: Peer) -> str:
         """The caller of a write and his checked resources, as an argument of scripts (lua/include/owner)."""
         caller = sender.caller or NOBODY
-        lines = ["*"] if caller.refused or self._may_all(caller) else [str(one) for one in caller.decided]
+        rules = self.policy.rules_of(caller.user or self.policy.anonymous)
+        may_all = rules.everywhere >= WRITING and not rules.deny
+        lines = ["*"] if caller.refused or may_all else [str(one) for one in caller.decided]
         # a name with a line feed would look like two names here: leave it out
         decided = "\n".join(["", *(line for line in lines if "\n" not in line), ""])
         return f"{'=' if self.enforces else '~'}{caller.name}{decided}"
 
-    def _may_all(self, caller: Caller) -> bool:
-        """Whether no row needs a decision: the user has every right that writes everywhere, and is denied nothing."""
-        rules = self.policy.rules_of(caller.user or self.policy.anonymous)
-        return rules.everywhere >= WRITING and not rules.deny
-
     def why_out(self, sender: Peer) -> str:
         """Why to close a connection: its user or certificate is no longer valid; "" = keep it open.
 
-        A removed secret is no reason: requests that it signs are refused anyway. Besides, ``last_caller`` may have the
-        old secret of a broker that uses its new one already: signatures of repeated registrations are checked only
-        once a minute.
+        A removed secret is no reason: requests with that secret are refused anyway, and ``last_caller`` may have an old
+        secret for up to a minute after the broker changed to a new one (see ``VERIFIED_FOR_S``).
         """
         for caller in filter(None, (sender.last_caller, sender.own_caller)):
             before = caller.user
@@ -252,17 +250,17 @@ class Authorization:
         return None
 
     def _reserved(self, command: Command) -> Resources:
-        """The clusters for which rules reserve the request's brokerName, unless the request names one of them."""
+        """The clusters for which rules reserve the request's brokerName; none if the request names such a cluster."""
         ext = command.ext_fields or {}
         clusters = self.policy.reserved.get(ext.get("brokerName", ""), ()) if command.code in FOR_A_BROKER else ()
         return () if ext.get("clusterName") in clusters else tuple(Resource(Kind.CLUSTER, one) for one in clusters)
 
     def _is_near(self, user: User, source: Address | None) -> bool:
-        """Whether the connection needs no TLS."""
+        """Whether the rights of this user that write need no TLS from this address."""
         return source is not None and (source.is_loopback or self._networks_of(user).has(source))
 
     def _is_at(self, user: User, broker_addr: str, source: Address | None) -> bool:
-        """Whether the user may speak for a broker at this address: the sender's own, or one the user is bound to."""
+        """Whether a broker address is the sender's own, in a network of the user, or a name in his certificates."""
         host = broker_addr.rpartition(":")[0].strip("[]")
         address = parse_address(host)
         if address is None:
@@ -276,7 +274,7 @@ class Authorization:
         return found
 
     def may_ask_open(self, sender: Peer) -> bool:
-        """Whether the sender of unsigned requests over this connection may have the answers to all kept lookups."""
+        """Whether a cache may answer the unsigned lookups of this connection (see ``keeps``)."""
         return self._open_lookups.may_ask(self.own_caller(sender).user, source_of(sender))
 
     def _is_open(self, command: Command) -> bool:
@@ -311,7 +309,7 @@ class Authorization:
 
 
 def _named(command: Command) -> Resources:
-    """The cluster and broker that a broker's request names: scripts would ask for a decision on them."""
+    """The cluster and broker that a broker's request names: scripts need a decision on both."""
     ext = command.ext_fields or {}
     cluster, name = ext.get("clusterName"), ext.get("brokerName")
     if command.code not in FOR_A_BROKER or not cluster or not name:

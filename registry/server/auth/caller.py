@@ -23,14 +23,14 @@ class How(enum.StrEnum):
 
 
 class Caller(NamedTuple):
-    """Who sends a request, and how that is known."""
+    """The sender of a request, as far as rules know him."""
 
     how: How
     user: User | None = None  # None: no known user
     secret_id: str = ""  # of the secret that signed the request
-    digest: str = ""  # of a signed registration: recognises the same one when it comes again
-    refused: bool = False  # the request would be refused if the mode were enforce; that is reported already
-    decided: tuple[Resource, ...] = ()  # resources for which his right was decided: a script may change them for him
+    digest: str = ""  # of a signed registration; a repeated registration has the same digest
+    refused: bool = False  # the mode is observe, and the refusal of this request is reported already
+    decided: tuple[Resource, ...] = ()  # the resources that this caller may change
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ NOBODY: Final = Caller(How.ANONYMOUS)
 
 
 class Unproven(NamedTuple):
-    """A request with a wrong signature. It is refused, and never treated as an unsigned request."""
+    """The sender of a request with a wrong signature: refused, even where unsigned requests are allowed."""
 
     access_key: str
     reason: str
@@ -55,20 +55,20 @@ WRONG_SIGNATURE: Final = "wrong_signature"
 
 
 class Certificate(NamedTuple):
-    """A client's certificate, verified."""
+    """A client's certificate that TLS has verified."""
 
     names: tuple[str, ...] = ()  # URI:... and DNS:... (lower case) of its SAN, then CN:... of its subject
-    id: tuple[bytes, int] = (b"", 0)  # the issuer, and its number there
+    id: tuple[bytes, int] = (b"", 0)  # the issuer, and the issuer's serial number of this certificate
 
 
 NO_CERTIFICATE: Final = Certificate()
 
 
 class Origin(Protocol):
-    """What is known of the connection that a request comes over."""
+    """What is known of a request's connection."""
 
-    address: str  # of the client, for people
-    source: str  # the client's host, if it can be trusted; "" = not known
+    address: str  # of the client, for messages
+    source: str  # the client's host; "" = only a PROXY header that is not believed names it
     via: str  # the balancer that the connection came through; "" = none
     is_tls: bool
     certificate: Certificate

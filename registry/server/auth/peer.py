@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection, what the peer has proved, and whether it is still there.
+"""The peer of a connection: its addresses, who sends over the connection, and whether it has closed the connection.
 
-A process that was paused does not know when old bytes came, and reads them before it learns that their sender has
-closed. So this module asks the kernel.
+A process that was paused reads old bytes without knowing when they came, and before it reads that their sender has
+closed the connection. So this module asks the kernel for both.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..counting.counters import Closed
 from .caller import NO_CERTIFICATE, Caller, Unproven
 from .refusal import Refusal
 
-# The kernel's struct tcp_info: the places of the state, and of the milliseconds since data came.
+# The kernel's struct tcp_info: its first byte is the connection's state.
 _TCP_INFO_BYTES: Final = 56
 _ESTABLISHED: Final = 1
-_DATA_AGE_AT: Final = 52
+_DATA_AGE_AT: Final = 52  # where the milliseconds since data came are
 
 
 class Verified(NamedTuple):
-    """A registration whose signature is right. Until ``until_s``, one with the same digest is by the same caller."""
+    """A registration with a right signature. Until ``until_s``, registrations with its digest are not checked again."""
 
     caller: Caller
     policy: Policy
@@ -36,8 +36,7 @@ class Verified(NamedTuple):
 class LastDecision(NamedTuple):
     """The last registration that was decided on, and the decision.
 
-    A further registration gets the same decision if its header, its caller, the rows that it is about, and the
-    authorization that decides are the same. by: that authorization.
+    A registration with the same header, caller and rows gets the same decision from the same authorization (``by``).
     """
 
     by: object
@@ -53,13 +52,12 @@ class Peer:
     address: of the client, for the log. host: the host on which limits depend: the client's, or the balancer's if its
         PROXY header is not believed. source: the host on which rules depend; "" = not known. via: the balancer that
         the connection came through; "" = none.
-    caller: who sent the write that is executed; None: nothing was decided. last_caller: the last known user who sent a
-        request. own_caller: the sender of unsigned requests; None: not found yet for the policy in force.
-        verified: the last registration with a right signature. looked: the last registration that was decided on.
-    channel: what Redis calls the connection. closed_as, was_reset: how it ended. hung_up: whether the peer is known to
-        have closed it: nobody reads an answer then, and the brokers that it registered are removed at once.
-    said_s: when the write that is executed was sent; heard_s: when a broker was last heard over it, 0: never
-        (time.perf_counter()).
+    caller: who sent the write that is executed; None: authentication is off. last_caller: the last known user who sent
+        a request. own_caller: the sender of unsigned requests; None: not found yet for the policy in force.
+    channel: the connection's name in Redis. closed_as, was_reset: how the connection ended. hung_up: the peer is known
+        to have closed it: nobody reads an answer then, and the brokers that it registered are removed at once.
+    said_s: when the write that is executed was sent; heard_s: when a broker last sent a sign of life over this
+        connection, 0: never (time.perf_counter()).
     """
 
     __slots__ = (
@@ -83,7 +81,7 @@ class Peer:
         self.said_s = self.heard_s = 0.0
 
     def named_by_proxy(self, address: str, *, counts: bool) -> None:
-        """A PROXY header names the client; counts: limits and rules use that address, else only logs and events do."""
+        """Take the client's address from a PROXY header; counts: limits and rules use it, else only logs and events."""
         self.via, self.address, self.source = self.address, address, ""
         if counts:
             self.host = self.source = address.rpartition(":")[0]
@@ -100,7 +98,7 @@ class Peer:
 
     @property
     def said_ago_s(self) -> float:
-        """How long ago the write that is executed was sent, as far as this machine can know."""
+        """How long ago the write that is executed was sent, by the kernel's record of when its bytes came."""
         return perf_counter() - self.said_s
 
     def has_hung_up(self) -> bool:

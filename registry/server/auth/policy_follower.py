@@ -1,8 +1,7 @@
-"""Keeps a worker's rules equal to those in Redis: reads them at the start, and when an event or renewal says that they
-changed.
+"""Keeps a worker's rules equal to the rules in Redis.
 
-While Redis is away, the last known rules stay in force. A Redis that came back with older rules, or without any, gets
-back what it lost: a loss never allows more requests.
+The worker reads the rules when it starts, and when an event or the renewal of its lease names another revision. While
+Redis is away, the last known rules stay in force. A Redis that has lost rules gets them back: a loss never allows more.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MOST_NAMED: Final = 20
 _RETRY_S: Final = 0.1
 _RETRY_AFTER_ERROR_S: Final = 1.0
 
-# Rules without users: no caller is known, so every change is refused.
+# Rules without users: every change is refused.
 NO_USERS: Final = Policy(Mode.ENFORCE)
 
 
@@ -48,11 +47,7 @@ class PolicyFollower:
         return 0 if self.policy is None else self.policy.revision
 
     async def start(self) -> None:
-        """Read the rules for the first time.
-
-        Raises:
-            StartError: they cannot be read, but this namespace enforces them.
-        """
+        """Read the rules for the first time; StartError: this namespace enforces rules that cannot be read."""
         try:
             await self._read()
         except StoreUnavailable:
@@ -72,7 +67,7 @@ class PolicyFollower:
             self._due.set()
 
     async def run(self) -> None:
-        """Read the rules again whenever Redis has others. Runs until cancelled."""
+        """Read the rules again whenever :meth:`heard` got another revision. Runs until cancelled."""
         while not cancelled():
             await self._due.wait()
             self._due.clear()
@@ -121,7 +116,6 @@ class PolicyFollower:
 
 
 def _named(lost: list[str]) -> str:
-    """What was lost, for people."""
     users = sorted(filter(None, lost))
     more = f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else ""
     parts = [f"users {', '.join(map(printable, users[:_MOST_NAMED]))}{more}"] if users else []

@@ -1,4 +1,4 @@
-"""A request that is refused, or would be: the peer's error text, and what an operator sees."""
+"""Says why a request is refused: the error text for the peer, and the command that would allow the request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Refusal(NamedTuple):
     """Why a request is refused."""
 
     kind: RefusedKind  # requests of one kind are counted together
-    how: How  # how the sender is known, or claims to be
+    how: How  # how the sender is known
     source: str  # the client's address
-    words: Callable[[], tuple[str, str]]  # makes text and command only when needed: with the mode observe, seldom
+    words: Callable[[], tuple[str, str]]  # makes text and command: only when needed, which is seldom in mode observe
 
     @property
     def text(self) -> str:
@@ -50,7 +50,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of_signature(cls, unproven: Unproven, origin: Origin) -> Self:
-        """A refusal for a wrong signature; the rules are not asked."""
+        """Make a refusal of a wrong signature."""
         name = unproven.access_key[:MOST_CHARACTERS]
         missing, mend = unproven.why or "the signature is by none of this user's secrets", ""
         if unproven.reason == UNKNOWN_ACCESS_KEY:
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
         cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str,
         mend: Callable[[], str] = str,
     ) -> Self:  # fmt: skip
-        """A refusal of a request that its sender has the right to send, but that fails another check.
+        """Make a refusal of a request whose sender has the right, but which fails another check.
 
         Args:
             reason: the failed check. missing: what the check asks for. mend: makes the command that would allow it.
@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 def _proxied(origin: Origin) -> str:
-    """Why the client's address is not known although a PROXY header names one."""
+    """Say that the client's address is not known because its PROXY header is not believed."""
     if origin.via and not origin.source:
         return f" (the PROXY header of {origin.via} does not count: proxyProtocolFrom does not name it)"
     return ""

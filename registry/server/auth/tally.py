@@ -1,7 +1,7 @@
 """Counts decisions for /metrics, and reports refused requests to Redis and the log.
 
-The first refusal of a kind is reported at once, then come summaries. The number of kinds is bounded: their names come
-from peers who have proved nothing.
+The first refusal of a kind (user, right, resources and reason) is reported at once, further ones in summaries. The
+number of kinds is bounded, because the names in them come from unknown peers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _SUMMARY_EVERY_S: Final = 10.0
 USED_EVERY_S: Final = 60.0
-# New kinds of refused requests: reported after this time, at most this many kinds at a time.
+# New kinds of refused requests are reported after this time, at most this many together.
 _SOON_S: Final = 0.2
 _NEW_AT_A_TIME: Final = 10
 # The most lines in the log between two summaries: while the mode is observe, a fleet must not fill the log.
@@ -34,14 +34,14 @@ _MOST_LINES: Final = {True: 20, False: 3}  # enforced -> lines
 # The most kinds with a count of their own between two summaries, and the most kinds that are remembered as reported.
 MOST_KINDS: Final = 300
 _MOST_TOLD: Final = 3000
-# The most kinds with names that nobody knows, of one address and of all, between two summaries. So an attacker cannot
+# The most kinds with unknown names between two summaries, of one address and of all addresses. So an attacker cannot
 # fill the 2,000 kinds that Redis keeps before honest clients, which ask every 30 s, have asked again.
 MADE_UP_OF_ADDRESS: Final = 50
 MADE_UP: Final = 200
 
 
 class _Count:
-    """Requests of one kind since the last report. enforced: the last of them was refused, not only observed."""
+    """Requests of one kind since the last report. enforced: the last request was refused, not only observed."""
 
     __slots__ = ("enforced", "last", "times")
 
@@ -52,13 +52,13 @@ class _Count:
 
 
 class Tally:
-    """What one worker decided since its start, and what it has not reported yet.
+    """The counts of one worker's decisions, and the refused requests that it has not reported yet.
 
-    last_anonymous_write_s: when an unknown sender last changed something (unix time); 0 = never.
+    last_anonymous_write_s: when an unknown sender last changed something against the rules (unix time); 0 = never.
 
     Args:
-        front_end: its name, as Redis knows it.
-        signed_again: gives the signers of lookups that were answered without a decision since its last call.
+        front_end: its name in Redis.
+        signed_again: returns the signers of the lookups that the cache answered since the last call.
         is_known: whether all names in a kind (users, brokers, clusters, topics and so on) exist.
     """
 
@@ -110,7 +110,7 @@ class Tally:
         count.last, count.enforced = Last(refusal.source, refusal.how), enforced
 
     def _kind(self, refusal: Refusal) -> RefusedKind:
-        """The kind that a refusal counts for. Beyond a few kinds with unknown names, all others count as one kind."""
+        """The kind to count a refusal by; beyond a few kinds with unknown names, all others count as one kind."""
         kind = refusal.kind
         if kind in self._untold or self._is_known(kind):
             return kind
@@ -129,7 +129,6 @@ class Tally:
             self._unlogged += 1
             return
         self._lines += 1
-        # While the mode is observe, nothing fails; operators ask `mqregistry auth observe`.
         logger.log(
             logging.WARNING if enforced else logging.INFO,
             "%s: %s%s", "refused" if enforced else "would be refused", refusal.text,
@@ -137,7 +136,7 @@ class Tally:
         )  # fmt: skip
 
     def report(self) -> dict[str, int]:
-        """The counts by metric, for the status line that the supervisor reads."""
+        """The counts, each by the name and labels of its metric."""
         return {
             'auth_decisions_total{result="allowed"}': self._allowed,
             'auth_decisions_total{result="refused"}': self._refused[True],
@@ -190,7 +189,7 @@ class Tally:
         self._made_up.clear()
 
     async def close(self) -> None:
-        """Report to Redis once what was not reported yet."""
+        """Report to Redis what was not reported yet."""
         self._used.update(self._signed_again())
         await self._tell(list(self._untold))
         await self._note_used()
@@ -198,7 +197,8 @@ class Tally:
     async def _tell(self, kinds: list[RefusedKind]) -> None:
         """Report these kinds to Redis; while Redis is away, keep them for the next report."""
         for mode, enforced in ((Mode.ENFORCE, True), (Mode.OBSERVE, False)):
-            counts = {kind: self._untold.pop(kind) for kind in kinds if self._is_now(kind, enforced)}
+            now = [kind for kind in kinds if kind in self._untold and self._untold[kind].enforced is enforced]
+            counts = {kind: self._untold.pop(kind) for kind in now}
             if not counts:
                 continue
             try:
@@ -216,9 +216,6 @@ class Tally:
             self._told.update(dict.fromkeys(counts))
             while len(self._told) > _MOST_TOLD:
                 del self._told[next(iter(self._told))]
-
-    def _is_now(self, kind: RefusedKind, enforced: bool) -> bool:
-        return kind in self._untold and self._untold[kind].enforced is enforced
 
     async def _note_used(self) -> None:
         used, self._used = self._used, set()

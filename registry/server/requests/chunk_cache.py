@@ -1,10 +1,9 @@
 """Caches large registrations as chunks of topics, so that no chunk is decoded or encoded twice.
 
-A broker's next registration is mostly the same as its last one, and the brokers of a cluster have mostly the same
-topics. A chunk is known by its content, so one cache serves both:
+A chunk is a piece of a registration's body with some topics. The cache finds a chunk by a digest of its bytes. It has:
 
-- the digests of each broker's last body. As long as the tables hold that body, only the chunks that are new are
-  decoded and compared.
+- the chunks of each broker's last body. As long as the tables hold that body, only the new chunks of the broker's next
+  body are decoded and compared.
 - the topics of the chunks that were used in the last seconds, decoded and encoded. When a whole fleet registers at
   once, the brokers of a cluster decode their common topics once.
 """
@@ -22,7 +21,7 @@ from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics
 from .decoding_turns import OBJECT_BYTES
 
 KEPT_S: Final = 5.0
-"""The topics of a chunk are forgotten when nobody used them for this long; its digest stays."""
+"""The topics of a chunk are forgotten when no registration used them for this time; the digest stays."""
 MAX_DECODED_BYTES: Final = 24 << 20
 """The most memory of decoded topics: enough for about 60,000 topics."""
 MAX_CHUNKS: Final = 50_000
@@ -33,8 +32,8 @@ class LastBody(NamedTuple):
     """One broker's last body that the tables hold."""
 
     broker_name: str
-    # load_id, rev: while the tables have this load_id and the row of broker_name has this rev, the tables hold every
-    # topic as in the body, except the write permission if wipes_write
+    # While the view has this load_id and the row of broker_name has this rev, the tables hold every topic of the body;
+    # wipes_write: without the write permission.
     load_id: int
     rev: int
     wipes_write: bool
@@ -42,7 +41,7 @@ class LastBody(NamedTuple):
 
 
 class ChunkCache:
-    """The chunks of one worker. See the module.
+    """The chunks of one worker.
 
     Args:
         encode: encodes topics as the registration script wants them.
@@ -57,24 +56,24 @@ class ChunkCache:
         max_chunks: int = MAX_CHUNKS,
     ) -> None:
         self.known: Final[MutableMapping[bytes, TopicChunk]] = WeakValueDictionary()
-        """Digest -> chunk, for the chunks of every last body and those that were used lately."""
+        """Digest -> chunk: the chunks of every last body, and the chunks with topics."""
         self.decoded_bytes = 0
         self._encode = encode
         self._max_decoded_bytes = max_decoded_bytes
         self._max_chunks = max_chunks
-        self._used_at: dict[TopicChunk, float] = {}  # those with topics; the one used longest ago comes first
+        self._used_at: dict[TopicChunk, float] = {}  # the chunks with topics, the longest unused first
         self._encoded: dict[TopicChunk, EncodedTopics] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._bodies: dict[str, LastBody] = {}
         self._body_chunks = 0
 
     def last_body(self, who: str, load_id: int) -> LastBody | None:
-        """The last body of a broker; None when it does not belong to this load of the tables."""
+        """The last body of a broker; None: it is not known, or the tables were loaded again since."""
         body = self._bodies.get(who)
         return body if body is not None and body.load_id == load_id else None
 
     def keep_body(self, who: str, body: LastBody) -> None:
-        """Remember a broker's body; the bodies that were kept first make room."""
+        """Remember a broker's body; if there are too many chunks, forget the oldest bodies."""
         self.forget_body(who)
         self._bodies[who] = body
         self._body_chunks += len(body.chunks)
@@ -82,7 +81,7 @@ class ChunkCache:
             self.forget_body(next(iter(self._bodies)))
 
     def forget_body(self, who: str) -> None:
-        """Forget the broker's last body, so that its next one is read as a whole."""
+        """Forget the broker's last body, so that its next body is decoded as a whole."""
         gone = self._bodies.pop(who, None)
         if gone is not None:
             self._body_chunks -= len(gone.chunks)
@@ -103,8 +102,8 @@ class ChunkCache:
     def encoded(self, chunks: Sequence[TopicChunk]) -> list[EncodedTopics] | None:
         """The topics of these chunks as the registration script wants them.
 
-        None: some topics have been forgotten, or a chunk has more topics than an event holds. Such chunks are of bodies
-        with spaces between the topics, which cannot be cut.
+        None: some topics have been forgotten, or a chunk has more topics than an event holds: its body has spaces
+        between the topics, and cannot be cut further.
         """
         encoded = []
         for chunk in chunks:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _PATH_CHARS: Final = 1000
 
-# The keys in the recorded 5.x replies to 319. Of our own keys, 319 shows those that the shared configuration has.
+# The keys in the recorded 5.x replies to 319. 319 also shows keys of ours that the shared configuration has.
 SHOWN_BY_JAVA: Final = frozenset(KNOWN_TO_JAVA) | {
     "bindAddress", "clusterTest", "configBlackList", "deleteTopicWithBrokerRegistration", "enableAllTopicList",
     "enableShutdownGracefully", "enableTopicList", "listenPort", "needWaitForService", "notifyMinBrokerIdChanged",
@@ -68,15 +68,15 @@ def get_namesrv_config(context: RequestContext, command: Command, opaque: int) -
 
 
 def black_list(context: RequestContext) -> frozenset[str]:
-    """The keys that Java refuses; 4.8 knows no such list."""
+    """The keys that Java refuses; none in 4.8."""
     configured = context.settings.config_black_list.split(";") if context.behaviour.black_list else ()
     return context.behaviour.black_list.union(configured)
 
 
 def accepted(asked: dict[str, str], settings: Settings, behaviour: Behaviour) -> dict[str, str]:
-    """The keys and values of a request that go into the shared configuration; values as the table of settings has them.
+    """The keys of a request that go into the shared configuration, each with its value as 319 shows it.
 
-    Unknown keys, and values that should be numbers and are not, are ignored silently, as in Java.
+    Unknown keys, and values of number keys that are no numbers, are ignored silently, as in Java.
 
     Raises:
         _Refused: a key that may not be changed, or a number out of bounds.
@@ -96,7 +96,7 @@ def accepted(asked: dict[str, str], settings: Settings, behaviour: Behaviour) ->
 
 
 def _without_effect(java: JavaKey | None, text: str) -> str | None:
-    """The value of a key without effect here: kept for 319 to show, if it is of the key's type."""
+    """The value that 319 shows of a Java key without effect here; None: unknown key, or a value of another type."""
     if java is None:
         return None
     if java.default in ("true", "false"):
@@ -131,7 +131,7 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
 
 
 def _java_value(option: Option, text: str) -> str | None:
-    """A value as Java reads it: any text is a boolean; None for text that should be a number and is not."""
+    """A value as Java reads it: any text is a boolean; None: no number, although the setting is a number."""
     if option.kind == "bool":
         return "true" if parse_boolean(text) else "false"
     if option.kind == "str":
@@ -154,7 +154,7 @@ def _reason(option: Option) -> str:
 
 
 def _shown(option: Option, settings: Settings) -> str:
-    """The text of a setting in 319. Java leaves some defaults to Netty and shows them as 0; so they are 0 here, too."""
+    """The text of a setting in 319; "0" for the defaults that Java leaves to Netty and shows as 0."""
     value = getattr(settings, option.name)
     return "0" if option.about.zero_is_default and value == option.default else option.show(value)
 

@@ -40,30 +40,30 @@ from .replies import Replies
 
 T = TypeVar("T")
 
-# The most calls of a script for one request: each may return resources for which the right was not checked.
+# The most calls of a script for one request: each call may return resources for which the right was not checked.
 _MOST_DECISIONS: Final = 10
-# In this time a Redis that lost changes has got them back, even if the front end that restores them ends half way:
-# another front end continues after GIVER_TIMEOUT_MS (lua/give_back).
+# The front ends give a Redis back the changes that it lost in less than this time, even if the first of them ends
+# meanwhile: another front end continues after GIVER_TIMEOUT_MS (lua/give_back).
 _GIVEN_BACK_S: Final = 6.0
 # The most topics of a registration that are checked before other requests get a turn.
 _CHECKED_AT_ONCE: Final = 500
 
 
 class NotAllowed(RegistryError):
-    """The rules refuse a request; definite: nothing was changed. It is answered with code 16 (NO_PERMISSION)."""
+    """The rules refuse a request; nothing was changed. The request is answered with code 16 (NO_PERMISSION)."""
 
 
 class SenderGone(RegistryError):
-    """The sender of a request has closed the connection; definite: nothing was changed."""
+    """The sender of a request has closed the connection; nothing was changed."""
 
 
 def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:
-    """Log what a request changed, with who sent it."""
+    """Log what a request changed, and its author."""
     logger.info(f"{text}, by %s", *arguments, by)
 
 
 class RequestContext:
-    """What the handlers of one worker share; each of them gets it as its first argument."""
+    """What the request handlers of one worker share."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class RequestContext:
         """Decides on every request; None: every request is allowed (auth mode off)."""
         self.on_policy: Callable[[], object] = lambda: None
         self.signed_again: Callable[[], Collection[Signer]] = lambda: ()
-        """Gives the signers of lookups that were answered without a decision since the last call."""
+        """Returns the signers of the lookups that the cache answered since the last call."""
         self._opaque = 0
 
     def _applied(self, applied: Applied) -> None:
@@ -126,15 +126,15 @@ class RequestContext:
             self.watches.all_changed()
 
     def authorize(self, authorization: Authorization | None) -> None:
-        """Use this authorization from now on, for every request that has not started yet."""
+        """Use this authorization for every request that has not started yet."""
         self.authorization = authorization
         self.on_policy()
 
     async def decided(self, command: Command, peer: Peer, write: Callable[[str], Awaitable[T]]) -> T:
-        """Run a script for a sender; decide on the resources that it returns as undecided, and run it again.
+        """Run a script; while it returns resources that the rules were not asked about, ask, and run it again.
 
         Args:
-            write: calls the script with the caller argument of lua/include/owner; "" = authentication is off.
+            write: calls the script, given its argument for lua/include/owner; "" = authentication is off.
 
         Raises:
             NotAllowed: the request is refused, and no call changed anything.
@@ -150,13 +150,10 @@ class RequestContext:
         raise StoreUnavailable("others keep changing the same rows; try again")
 
     def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
-        """Refuse (or only report) a request in the name of a broker that another user registered.
-
-        Args:
-            owner: that user; "" = no other user.
+        """Check that the broker of a request has no owner: another user who registered it.
 
         Raises:
-            NotAllowed: the request is refused, and nothing was changed.
+            NotAllowed: it has an owner (not ""), and the mode is enforce; nothing was changed.
         """
         if owner and self.authorization is not None:
             refusal = self.authorization.not_owner(command, peer, owner)
@@ -166,13 +163,13 @@ class RequestContext:
     async def touch(
         self, command: Command, peer: Peer, cluster: str, broker_addr: str, only_version: DataVersion | None = None
     ) -> Touched:
-        """Refresh a broker that gives a sign of life, and keep the connection as its channel.
+        """Note a broker's sign of life, and that it came over this connection.
 
         Args:
             only_version: refresh only if this is the broker's data version; None: always.
 
         Raises:
-            NotAllowed: the broker belongs to somebody else, or no rule permits the refresh; nothing was refreshed.
+            NotAllowed: another user registered the broker, or no rule permits the refresh; nothing was refreshed.
             StoreUnavailable: Redis is away.
         """
         self.begin_write()
@@ -193,11 +190,10 @@ class RequestContext:
         return self.authorization is not None and self.authorization.binds_topics(peer)
 
     async def check_content(self, peer: Peer, registration: Registration) -> None:
-        """Refuse (or only report) a registration with topics that its sender may not register, or with static topics
-        of a brokerName that he may not register.
+        """Check that the sender may register the topics of a registration, and the brokerNames of its static topics.
 
         Raises:
-            NotAllowed: it is refused, and nothing was changed.
+            NotAllowed: he may not, and the mode is enforce; nothing was changed.
         """
         authorization = self.authorization
         if authorization is None:
@@ -226,20 +222,20 @@ class RequestContext:
         return {tables.brokers[name].cluster for name in names if name in tables.brokers}
 
     def by(self, peer: Peer) -> By:
-        """The author in the events that requests over this connection cause."""
+        """The author of the events that a request over this connection causes."""
         return self.channels.by(peer, peer.caller)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.
 
         Raises:
-            StoreUnavailable: the view does not show it within the Redis timeout.
-            ChangesLost: Redis has lost it meanwhile.
+            StoreUnavailable: the view does not show the change within the Redis timeout.
+            ChangesLost: Redis has lost the change meanwhile.
         """
         await self.effects.wait_for(seq, self.settings.redis_timeout_ms / 1000)
 
     async def given_back(self) -> None:
-        """Return when Redis has all changes that the view has (usually at once), so that a write acts on them.
+        """Wait until Redis has all changes that the view has (usually at once), so that a write sees them.
 
         Raises:
             StoreUnavailable: Redis does not have them in time.
@@ -253,6 +249,6 @@ class RequestContext:
             raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
 
     def next_opaque(self) -> int:
-        """A new opaque, for the answer to a request that has none; Java makes one, too."""
+        """A new opaque, for the answer to a request that has none; as in Java."""
         self._opaque += 1
         return self._opaque

@@ -1,8 +1,8 @@
 """Bounds how many bytes of registrations one worker holds decoded, and how long it decodes without a pause.
 
-A large registration takes this process and Redis tens of milliseconds. Without a bound, a whole fleet that registers at
-once would exceed every timeout, also those of the heartbeats and lease renewals that come meanwhile. A decoded
-registration is several times the size of its text, and is held until Redis has answered.
+A large registration takes this process and Redis tens of milliseconds. If a whole fleet registered at once without a
+bound, every request would exceed its timeout, heartbeats and lease renewals included. A decoded registration takes
+several times the size of its text, and is held until Redis has answered.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from ...protocol.slices import Slices, finish
 
 T = TypeVar("T")
 
-# One registration is decoded while Redis works on the other.
+# One large registration is decoded while Redis works on another.
 LARGE_AT_ONCE: Final = 2
-# The most memory of decoded registrations, large and small. With the chunks that chunk_cache keeps: 64 MiB.
+# The most memory of decoded registrations, large and small; with the chunks of chunk_cache 64 MiB.
 LARGE_ROOM_BYTES: Final = 32 << 20
 SMALL_ROOM_BYTES: Final = 8 << 20
 _SMALL_AT_ONCE: Final = 1000
 OBJECT_BYTES: Final = 256
 """About how many bytes a decoded topic takes besides its text."""
-# A body that takes no more than this once decoded is decoded in less than a millisecond.
+# A body that takes at most this much memory is decoded in less than a millisecond, so without a pause.
 _AT_ONCE_BYTES: Final = 16 << 10
 
 
 def decoded_bytes(size: BodySize) -> int:
-    """About what a body of this size takes once it is decoded."""
+    """About how much memory a body of this size takes when decoded."""
     return size.text_bytes + OBJECT_BYTES * size.objects
 
 
 class _Room:
-    """Room for a number of registrations, and for their bytes together; first come, first served.
+    """Bounds the number of registrations and the sum of their bytes; first come, first served.
 
-    A registration that is larger than the whole room gets it alone.
+    A registration larger than the whole room waits until the room is empty, and then has it alone.
     """
 
     def __init__(self, most_bytes: int, at_once: int) -> None:
@@ -49,7 +49,7 @@ class _Room:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def enter(self, size_bytes: int) -> bool:
-        """Wait until there is room, and take it; returns whether it had to wait."""
+        """Wait until there is room, and take it; returns whether there was none at first."""
         size_bytes = min(size_bytes, self._most_bytes)
         if not self._waiting and self._take(size_bytes):
             return False
@@ -82,7 +82,7 @@ class _Room:
     def _admit(self) -> None:
         while self._waiting:
             size_bytes, turn = self._waiting[0]
-            if turn.cancelled():  # its task is cancelled, but has not run since
+            if turn.cancelled():  # the waiting task is cancelled, but has not run since
                 self._waiting.popleft()
             elif self._take(size_bytes):
                 self._waiting.popleft()
@@ -95,15 +95,14 @@ class DecodingTurns:
     """The turns of one worker's registrations; small ones do not wait for large ones."""
 
     def __init__(self) -> None:
-        # called with the host of a registration, and the time that its decoding took
-        self.worked: Callable[[str, int], object] = lambda host, spent_ns: None
+        self.worked: Callable[[str, int], object] = lambda host, spent_ns: None  # after each slice of host's decoding
         self._small = _Room(SMALL_ROOM_BYTES, _SMALL_AT_ONCE)
         self._large = _Room(LARGE_ROOM_BYTES, LARGE_AT_ONCE)
         self._slice = asyncio.Lock()
 
     @asynccontextmanager
     async def turn(self, size: BodySize) -> AsyncIterator[bool]:
-        """Wait for a turn for a body of this size, and keep it; returns whether it had to wait."""
+        """Take a turn for a body of this size, and give it back at the end; yields whether it had to wait."""
         takes = decoded_bytes(size)
         room = self._large if size.text_bytes >= LARGE_BYTES else self._small
         waited = await room.enter(takes)
@@ -113,10 +112,10 @@ class DecodingTurns:
             room.leave(takes)
 
     async def work(self, host: str, slices: Slices[T], size: BodySize | None = None) -> T:
-        """Do this work in slices; after each slice of any registration the event loop serves other requests.
+        """Decode in slices; after each slice of any registration the event loop serves other requests.
 
         Args:
-            size: the size of the body, if it is known: a small body is decoded without a pause.
+            size: the size of the body; None: not known. A small body is decoded without a pause.
         """
         if size is not None and decoded_bytes(size) <= _AT_ONCE_BYTES:
             return finish(slices)
@@ -130,4 +129,4 @@ class DecodingTurns:
                     return result
                 finally:
                     self.worked(host, monotonic_ns() - since_ns)
-                await asyncio.sleep(0)  # keep the lock: else every registration does a slice before others are served
+                await asyncio.sleep(0)  # keep the lock, or every registration would do a slice before other requests

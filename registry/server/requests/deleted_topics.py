@@ -1,4 +1,4 @@
-"""Knows which topics of a brokerName somebody has deleted, for versions in which they stay deleted (4.8)."""
+"""Remembers the deleted topics of each brokerName, for NameServer versions in which they stay deleted (4.8)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..view.view import Applied
 
 
 class DeletedTopics:
-    """Follows deletions; those before the tables were read are not known.
+    """The topics that were deleted since the tables were read.
 
     are_restored: a registration with an unchanged DataVersion brings deleted topics back (5.x), so none is remembered.
     """
@@ -19,10 +19,10 @@ class DeletedTopics:
         self._deleted: dict[str, set[str]] = {}  # by brokerName
 
     def of(self, broker_name: str, *, is_new_body: bool) -> Container[str] | None:
-        """The topics that a registration with an unchanged DataVersion does not bring back; None: all absent ones.
+        """The topics that a registration with an unchanged DataVersion does not bring back; None: it brings none back.
 
         Args:
-            is_new_body: it differs from the last one; then it may bring topics that were never there (D33).
+            is_new_body: the body differs from the last body, and may have topics that were never there (D33).
         """
         if self._are_restored:
             return ()
@@ -45,5 +45,5 @@ class DeletedTopics:
                 self._deleted.get(name, set()).discard(change.topic)
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """Forget all deletions: the view serves other tables now."""
+        """Forget all deletions: the view has loaded the tables again."""
         self._deleted.clear()

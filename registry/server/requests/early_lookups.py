@@ -30,7 +30,7 @@ _AFTER_S: Final = 0.5
 
 
 class AnsweringPlace(Protocol):
-    """Where requests are answered; early: what answers lookups before there are tables."""
+    """Answers the requests of a worker; early: answers lookups before there are tables."""
 
     early: EarlyLookups | None
 
@@ -38,9 +38,9 @@ class AnsweringPlace(Protocol):
 class EarlyLookups:
     """The lookups of one worker before it has tables, and the connections that wait for the tables.
 
-    A route that Redis has is answered. Only the tables show whether a topic has no route, or whether Redis has lost
-    changes: a lookup without a route in Redis waits for them. Topics are read one at a time, and each read is followed
-    by an equally long pause, so that reading the tables is hardly delayed.
+    If Redis has a route, it is the answer. Otherwise the lookup waits for the tables: only they show whether the topic
+    has no route, or Redis has lost changes. Topics are read one at a time, each read is followed by an equally long
+    pause, and so reading the tables is hardly delayed.
 
     Args:
         own: the settings of this process.
@@ -94,7 +94,7 @@ class EarlyLookups:
         return None if kept is None else kept.body
 
     async def _route(self, topic: str) -> RouteAnswers:
-        """The topic's route as Redis has it; lookups of one topic that wait at the same time share it."""
+        """The topic's route in Redis; simultaneous lookups of one topic share one read."""
         reading = self._reading.get(topic)
         if reading is None:
             reading = self._reading[topic] = asyncio.create_task(self._read(topic))
@@ -122,7 +122,7 @@ async def answering_early(
 ) -> AsyncIterator[None]:
     """Listen and answer lookups early if the code in this context, which reads the tables, takes more than 0.5 s.
 
-    Before that, clients wait in the socket's backlog, which costs less.
+    Until then clients wait in the socket's backlog, which costs less.
     """
 
     async def begin() -> None:

@@ -1,17 +1,16 @@
-"""Answers repeated lookups without decoding: the request frame, minus its opaque, is the cache key.
+"""Answers repeated lookups without decoding: the request frame without its opaque is the cache key.
 
 A client's lookups of a topic are equal frames, except for the opaque. The cache splits a frame at the digits of its
 opaque, looks up the rest, and copies the digits into the kept answer for the topic: no JSON, no command, no handler.
-A frame that is not in the cache is decoded and answered by :mod:`mqregistry.server.net.connection`, and so is every
-frame while the worker is draining; :meth:`LookupCache.learn` then gets each lookup that was allowed and answered.
-The cache answers in every state of the view (see ``Freshness``), as the handler does for a known route.
+:mod:`mqregistry.server.net.connection` decodes and answers a frame that is not in the cache, and every frame while the
+worker is draining. :meth:`LookupCache.learn` gets each lookup that was allowed and answered.
 
-Why the bytes of an answer are those that the handler would give:
+Why the cache and the handler (``reads.get_routeinfo_by_topic``) give the same bytes:
 
-* A learned frame is valid JSON, and these digits alone are its opaque: ``_is_plain`` has put two other numbers in their
-  place, and got the same command with that opaque. So any other number, written as in JSON, gives the same command too.
-* The handler answers this command with the body of the kept answer for the topic and the JSON form. The cache takes the
-  body from the same object when it answers, so code that changes a route need not know the cache.
+* Only the digits after the last ``"opaque":`` of a learned frame are its opaque: ``_is_plain`` has put two other
+  numbers in their place, and each time only the opaque of the decoded command changed.
+* The handler answers with the body of the ``KeptAnswer`` of the topic and the JSON form. The cache takes the body from
+  the same object, so code that changes a route need not know the cache. Both answer in every state of the view.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ from .reads import quoted_wanted
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# The cache has two generations; when the newer one is full, the older one is dropped. A generation has room for this
-# many lookups of 250 bytes, or for as many as there are topics: with 160,000 topics and room for 100,000 lookups, a
-# quarter of the lookups would miss.
+# The cache has two generations; when the newer generation is full, the older one is dropped. Each has room for this
+# number of lookups of 250 bytes, or for one lookup of each topic if there are more topics.
 MAX_KNOWN: Final = 100_000
 _MAX_HEADS: Final = 10_000
 
@@ -49,20 +47,19 @@ _BEGINNINGS: Final = tuple(_HEAD.pack(max(0, size - 4), max(0, size - 8)) for si
 _PLAIN_FIELDS: Final = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
-# The last three are the fields of RocketMQ's ACL: equal lookups have equal signatures. A lookup is learned only if
-# every sender of these bytes may ask it (Authorization.keeps), and forgotten when the rules change.
+# The last three are the fields of RocketMQ's ACL: a user's equal lookups have equal signatures. Signed lookups are
+# forgotten when the rules change.
 _PLAIN_EXT_FIELDS: Final = frozenset(("topic", "acceptStandardJsonOnly", "AccessKey", "Signature", "SecurityToken"))
 NoteAsked = Callable[[KeptAnswer], object]
 _PROBES: Final = (1, 2**31 - 1)  # the numbers that _is_plain puts in the place of the opaque
-# Joins the bytes before the opaque and those after it into a key; this byte occurs nowhere in JSON.
-_SEAM: Final = b"\0"
+_SEAM: Final = b"\0"  # stands in a key where the opaque was; JSON never has this byte
 
 
 class LookupCache:
     """The repeated lookups of one worker: kept answers by request frame without opaque.
 
     Args:
-        context: has the kept answers. When its replies have binary headers, nothing is learned.
+        context: has the kept answers. While its replies have binary headers, no lookup is learned.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -74,7 +71,7 @@ class LookupCache:
         self._quoted_wanted = quoted_wanted(context.behaviour)
         success = context.replies.success
         self._prefix, self._suffix, self._fixed_bytes = success.prefix, success.suffix, success.fixed_bytes
-        # The bytes before the opaque in an answer, by the opaque's number of digits and the size of the body.
+        # The bytes before the opaque of an answer: by the opaque's number of digits, then by the size of the body.
         self._heads: tuple[dict[int, bytes], ...] = tuple({} for _ in range(len(_MAX_OPAQUE) + 1))
         self._learns = context.replies.encoding == Encoding.JSON
         self._newer: dict[bytes, KeptAnswer] = {}
@@ -86,10 +83,10 @@ class LookupCache:
         return len(self._newer) + len(self._older)
 
     def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
-        """The answer to ``data``; None: it is not one whole frame that is in the cache, or its answer is not encoded.
+        """The answer to ``data``; None: it is not one whole frame of a learned lookup, or the answer is not encoded.
 
         Args:
-            asked: called with the kept answer that is given.
+            asked: called with the kept answer.
         """
         size = len(data)
         if size > MAX_FRAME_BYTES or not data.startswith(_BEGINNINGS[size]):
@@ -122,15 +119,14 @@ class LookupCache:
         return b"".join((head, digits, self._suffix, body))
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: NoteAsked) -> int:
-        """Answer the frames at the beginning of ``data``, if it is more than one.
+        """Answer the frames at the beginning of ``data``, if there are several, up to the first unknown frame.
 
         Args:
-            out: the answers are appended to it.
+            out: gets the answers.
             max_bytes: no further frame is answered when the answers have this size.
-            asked: as for :meth:`answer`.
 
         Returns:
-            the size of the frames that were answered; the first frame after them is not in the cache, or not whole.
+            the size of the frames that were answered.
         """
         at, end, out_bytes = 0, len(data), 0
         while end - at > 8 and out_bytes < max_bytes:
@@ -147,17 +143,16 @@ class LookupCache:
         return at
 
     def learn(self, frame: bytes, command: Command) -> None:
-        """Remember a lookup that was decoded and answered, if its answer is kept and it is asked for repeatedly.
+        """Remember an answered lookup if its answer is kept, and was asked for before.
 
         Args:
-            frame: from its mark word on. command: what it was decoded to.
+            frame: without its length, so from its mark word on. command: the decoded frame.
         """
         ext, answers = command.ext_fields, self._answers
         topic = ext.get("topic") if ext else None
         if not ext or topic is None or (topic not in answers.quoted and topic not in answers.bare):
             return
         kept = (answers.quoted if self._quoted_wanted(command) else answers.bare).get(topic)
-        # A topic that is asked for only once is not worth the memory.
         if kept is None or kept.asked < 2 or not self._learns or not _is_plain(frame, command):
             return
         front, _, rest = frame.rpartition(_NAME)
@@ -168,10 +163,10 @@ class LookupCache:
             self._signed[key] = authorization.signer
 
     def used(self) -> Collection[Signer]:
-        """The signers of the lookups that this cache answered since the last call; nothing else records them.
+        """The signers of the lookups that this cache answered since the last call.
 
         To be called once a minute: each call begins a new generation if any lookup is signed, so the cache forgets
-        lookups that nobody repeats within two minutes. Cost: 0.1 µs for each signed lookup.
+        lookups that no client repeats within two minutes. Cost: 0.1 µs for each signed lookup.
         """
         if self._signed:
             self._begin_generation()
@@ -208,13 +203,13 @@ class LookupCache:
 
 
 class NoLookups:
-    """An empty cache, for connections whose lookups the rules may refuse although they allow those of others."""
+    """An empty cache, for a connection whose lookups the rules may refuse (see ``Authorization.may_ask_open``)."""
 
     def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
         """Return None: nothing is kept here."""
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: NoteAsked) -> int:
-        """Answer none of them: nothing is kept here."""
+        """Answer no frame: nothing is kept here."""
         return 0
 
 

@@ -1,8 +1,8 @@
 """Asks the product environment's name servers for topics that a front end in cluster-test mode does not know.
 
 Only lookups (105) are passed on (docs/differences.md D15). Java finds those name servers by NAMESRV_ADDR, or at an
-address server (productEnvName is part of its URL); here ``productEnvNamesrvAddr`` names them, or
-``productEnvNamesrvDomain`` the address server, and no request can change these settings.
+address server (productEnvName is part of its URL). Here ``productEnvNamesrvAddr`` has their addresses, or
+``productEnvNamesrvDomain`` that of the address server; no request can change these settings.
 Source of the behaviour: ClusterTestRequestProcessor (RocketMQ 4.8, 5.x).
 """
 
@@ -25,19 +25,19 @@ logger = logging.getLogger(__name__)
 # Clients wait three seconds for a route.
 LOOKUP_S: Final = 2.0
 ADDRESS_S: Final = 1.0
-# When all its name servers have failed, none is asked for this time.
+# After a failed lookup no name server there is asked for this time.
 AWAY_S: Final = 5.0
 
 
 class ProductEnvironment:
     """A client of the product environment's name servers. It connects at the first lookup.
 
-    Lookups of one topic that are under way at the same time are sent once.
+    Simultaneous lookups of one topic are sent once.
 
     Args:
         addresses: ``host:port;host:port``, the setting productEnvNamesrvAddr.
-        domain: of an address server that lists them, productEnvNamesrvDomain; used if ``addresses`` is empty.
-        env_name: productEnvName, as the address server knows it.
+        domain: the setting productEnvNamesrvDomain, of an address server; used if ``addresses`` is empty.
+        env_name: the setting productEnvName.
     """
 
     def __init__(self, addresses: str, domain: str = "", env_name: str = "") -> None:
@@ -48,10 +48,7 @@ class ProductEnvironment:
         self._away = False
 
     async def route(self, topic: str, env_name: str) -> TopicRoute | None:
-        """The topic's route there; None when it does not exist there, or none of its name servers answers.
-
-        Takes LOOKUP_S at most.
-        """
+        """The topic's route there, within LOOKUP_S; None: the topic has none there, or no name server there answers."""
         if not any(self._where[:2]):
             if not self._away:
                 logger.warning(

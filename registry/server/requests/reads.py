@@ -1,8 +1,7 @@
-"""Answers requests from the view: no Redis call, no task, no future.
+"""Answers requests from the view, this worker's copy of the tables: no Redis call, no task, no future.
 
-Each handler takes the worker's context, the command and the opaque, and returns the reply; None: the view does not know
-the answer, and the handler of the same code in ``writes`` must ask elsewhere. Source of the behaviour:
-DefaultRequestProcessor and ClientRequestProcessor (RocketMQ 5.x).
+A handler returns the reply. None: the view does not know the answer; the handler of the same code in ``writes`` asks
+another server. Source: DefaultRequestProcessor and ClientRequestProcessor (RocketMQ 5.x).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NO_VERSION = 2**31
 
 
 def quoted_wanted(behaviour: Behaviour) -> Callable[[Command], bool]:
-    """A function that tells whether a 105 is to be answered in standard JSON, with quoted number keys."""
+    """Make the function that tells whether the answer to a 105 must be standard JSON, with quoted number keys."""
     quoted_from = VERSION_V4_9_4 if behaviour.standard_json else _NO_VERSION
 
     def wanted(command: Command) -> bool:
@@ -45,9 +44,9 @@ def quoted_wanted(behaviour: Behaviour) -> Callable[[Command], bool]:
 
 
 def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
-    """105: a topic's route, the request that clients send all the time; a kept answer takes two dict lookups.
+    """105: a topic's route. Clients send it all the time, so the answers are kept encoded.
 
-    Code 17 (the topic does not exist) is given only while the view is FRESH, because clients drop the route then.
+    Code 17 (the topic does not exist) is answered only while the view is FRESH, because clients then drop the route.
     """
     wants_quoted = quoted_wanted(behaviour)
 
@@ -117,7 +116,7 @@ def get_kvlist_by_namespace(context: RequestContext, command: Command, opaque: i
 
 
 def get_broker_member_group(context: RequestContext, command: Command, opaque: int) -> bytes:
-    """901: the addresses of one brokerName; code 0 with a remark that Java never clears (docs/semantics.md 3)."""
+    """901: the addresses of one brokerName; code 0 with Java's remark of an error (docs/semantics.md 3)."""
     header = headers.GetBrokerMemberGroup.from_ext_fields(command.ext_fields)
     row = context.view.tables.brokers.get(header.broker_name or "")
     group = BrokerMemberGroup(
@@ -148,9 +147,9 @@ def get_topics_by_cluster(context: RequestContext, command: Command, opaque: int
 
 
 def get_system_topic_list(context: RequestContext, command: Command, opaque: int) -> bytes:
-    """304: names of clusters and brokers, and the smallest address of a master, else of any broker.
+    """304: the names of clusters and brokers, and the smallest address of a master, or of any broker without masters.
 
-    Java takes the first address of a hash map; docs/differences.md D7.
+    Java takes the first address of a hash map (docs/differences.md D7).
     """
     tables = context.view.tables
     names: dict[str, None] = {}
@@ -165,7 +164,7 @@ def get_system_topic_list(context: RequestContext, command: Command, opaque: int
 
 
 def _by_flag(wanted: Callable[[int], bool]) -> Read:
-    """List topics of which any broker's topicSysFlag is wanted; Java looks at one broker (docs/differences.md D7)."""
+    """Make a handler that lists the topics with a wanted topicSysFlag at any broker (docs/differences.md D7)."""
 
     def handler(context: RequestContext, command: Command, opaque: int) -> bytes:
         if not context.settings.enable_topic_list:
@@ -202,6 +201,6 @@ READS: dict[int, Read] = {
 
 
 def reads(behaviour: Behaviour) -> dict[int, Read]:
-    """The handlers by request code, of the requests that this version of the NameServer knows."""
+    """Request code -> handler, of the reads that this version of the NameServer knows."""
     every = {**READS, int(RequestCode.GET_ROUTEINFO_BY_TOPIC): get_routeinfo_by_topic(behaviour)}
     return {code: handler for code, handler in every.items() if code not in behaviour.absent_codes}

@@ -1,7 +1,7 @@
 """Registers a broker (103): decides what its registration changes, writes that, and answers after the effect.
 
-Nearly always a broker repeats its last registration, and one O(1) script answers. Otherwise the changed part of its
-body is decoded and compared with the tables, and the difference is written.
+If a broker repeats its last registration, as it does nearly always, one O(1) script answers. Otherwise the changed part
+of its body is decoded and compared with the tables, and the difference is written.
 
 Source: DefaultRequestProcessor.registerBroker and RouteInfoManager.registerBroker of RocketMQ 5.x.
 """
@@ -48,11 +48,11 @@ class _Request(NamedTuple):
     command: Command
     header: RegisterBroker
     peer: Peer
-    sender: Registration  # what the header says; the topics are not decoded yet
-    who: str  # the name of the broker process, as Redis has it
-    digest: str  # equals that of the process's last registration if this one repeats it
+    sender: Registration  # the broker as the header describes it, without topics
+    who: str  # the name of the broker process in Redis
+    digest: str  # equal for equal registrations
     size: BodySize = BodySize(0, 0)  # of the body; 0 until it was measured
-    chunked: ChunkedBody | None = None  # the body if it was cut into chunks
+    chunked: ChunkedBody | None = None  # the body, once it is cut into chunks
 
     async def ask(self) -> HeartbeatReply:
         """Ask Redis whether the broker repeats its last registration."""
@@ -72,7 +72,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     Raises:
         RegistrationRejected: the header does not say who the broker is, or the connection has closed.
         RemoteProtocolError: the body cannot be read.
-        RateExceeded: it changes something, and exceeds an enforced limit.
+        RateExceeded: the registration changes something, and exceeds an enforced limit.
         StoreUnavailable: Redis is away, or the view does not show the change in time.
     """
     header = RegisterBroker.from_ext_fields(command.ext_fields)
@@ -87,10 +87,10 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     who = context.behaviour.who(sender.cluster, sender.broker_addr)
     caller = peer.caller
     digest = (caller.digest if caller is not None else "") or digest_of(command)
-    if context.binds_topics(peer):  # after a change of the rules its topics must be checked again
+    if context.binds_topics(peer):  # after a change of the rules the topics must be checked again
         digest = f"{digest} {context.authorization.policy.revision if context.authorization else 0}"
-    # The digest of a dated body covers neither its time nor the header's crc32: even if the digest is that of last
-    # time, the body may not match its crc32.
+    # The digest of a dated body covers neither its time nor the header's crc32: even if the digest is that of the last
+    # registration, the body may not match its crc32.
     date = dated(command)
     if date and not context.body_crcs.check(digest, command.body, date.end(), header.body_crc32):
         return _crc_mismatch(context, opaque, who, peer)
@@ -113,7 +113,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
 
 
 async def _check_rates(request: _Request, *, is_new: bool) -> None:
-    """Refuse a registration over a limit. A broker in the tables is refreshed even then: it is alive."""
+    """Refuse a registration that exceeds a limit. A refused broker that is in the tables is refreshed: it is alive."""
     context, sender, peer = request.context, request.sender, request.peer
     try:
         context.rates.check_registration(peer.host, is_new=is_new)
@@ -157,7 +157,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
         beat = result.compare_with
         await context.effect(beat.seq)
         if not is_whole:
-            registration = None  # the tables no longer hold the last body: decode the whole one
+            registration = None  # the tables no longer hold the last body: decode the whole body
     raise StoreUnavailable(f"others keep changing {request.sender.broker_name}; register again")
 
 
@@ -165,8 +165,7 @@ async def _measured(request: _Request) -> _Request:
     """Measure the body; nothing is decoded.
 
     If the broker's last body is known, the body is cut into chunks here: that costs less than to count its objects.
-    Other bodies are cut when their turn comes: brokers that register together share chunks, and by then the first
-    broker's chunks are decoded.
+    Other bodies are cut when they are decoded: they may then share chunks with bodies that were decoded before them.
 
     Raises:
         RemoteProtocolError: the body is larger than allowed.
@@ -190,12 +189,12 @@ async def _measured(request: _Request) -> _Request:
 async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registration | None:
     """The registration with only the topics of the chunks that the broker's last body did not have.
 
-    Used only if it has the same effect as the whole body: the tables still hold the last body, and the data version
-    differs, so that every topic counts. None: the whole body must be decoded. The view has reached ``beat.seq``.
+    None: this part would not have the same effect as the whole body, because the tables no longer hold the last body,
+    or because the data version is the same, so that not every topic counts. The view has reached ``beat.seq``.
     """
     context, sender, view, chunked = request.context, request.sender, request.context.view, request.chunked
     if chunked is None or context.settings.delete_topic_with_broker_registration or context.binds_topics(request.peer):
-        return None  # every name is needed: to see which are missing, and which are allowed
+        return None  # every topic is needed: to find the missing topics, or to check each by the rules
     last = context.chunks.last_body(request.who, view.load_id)
     row = view.tables.brokers.get(sender.broker_name)
     if last is None or last.broker_name != sender.broker_name or row is None or row.rev != last.rev:
@@ -233,7 +232,7 @@ def _seen(context: RequestContext, registration: Registration) -> Registration:
 
 
 async def _is_void(context: RequestContext, registration: Registration, null: str, seq: int) -> bool:
-    """Whether this null part of a registration makes Java store nothing, although it answers 0."""
+    """Whether Java stores nothing of a registration with this null part, although it answers 0."""
     if not context.behaviour.null_topics_are_void:
         return null == "wrapper"
     await context.effect(seq)
@@ -251,8 +250,8 @@ async def _write(
     """Compare with the view, write the difference, and return when this worker's view shows it.
 
     Returns:
-        RETRY when the row has changed meanwhile: nothing is written. A HeartbeatReply when another front end has just
-        written the same registration: brokers send it to all front ends at once.
+        the status RETRY: the row has changed meanwhile, and nothing is written. A HeartbeatReply: another front end has
+        just written the same registration, which brokers send to all front ends at once.
     """
     context, view = request.context, request.context.view
     await context.check_content(request.peer, registration)
@@ -274,8 +273,8 @@ async def _write(
             await context.effect(again.seq)
             return again
     if request.peer.has_hung_up():
-        # The request may have waited in the socket while this worker was paused. Another broker may have the name, id
-        # or address now, and would lose it to a broker that is then removed because its connection has closed.
+        # The request may have waited in the socket while this worker was paused. Another broker may have the id or
+        # address now. It would lose both to this broker, which is then removed because its connection has closed.
         raise RegistrationRejected("its connection closed before it was stored; a broker that lives registers again")
     chunks = request.chunked.chunks if request.chunked is not None else ()
     result = await context.decided(
@@ -290,14 +289,14 @@ async def _write(
     )  # fmt: skip
     context.check_owner(request.command, request.peer, result.owner)
     if result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n:
-        # Nothing has happened since the comparison, but Redis disagrees: the view was read from another Redis.
+        # Nothing has changed since the comparison, but Redis holds another row: the view was read from another Redis.
         context.health.look_again()
         raise StoreUnavailable("Redis holds another state than this front end knew; register again")
     if result.status in ("OK", "REFRESHED"):
         context.channels.registered(request.who, request.peer, result.seq)
     if result.changed or result.status == "REFRESHED":  # REFRESHED: another call wrote it, maybe just now
         await context.effect(result.seq)
-    # if it does not count, the tables may differ from this body, and the remembered last body is still valid
+    # if the topics do not count, the tables do not hold this body, and the last body stays valid
     counts = role.counts and (role.is_new or beat.data_version != registration.data_version)
     if result.status == "OK" and chunks and counts:
         _remember(request, chunks, diff, load_id, role, result)
@@ -307,7 +306,7 @@ async def _write(
 def _encoded(
     context: RequestContext, diff: RegistrationDiff, role: BrokerRole, chunks: Sequence[TopicChunk]
 ) -> list[EncodedTopics] | None:
-    """The encoded chunks, which brokers share; None: not every topic is written as a chunk has it."""
+    """The encoded topics of these chunks; None: not every topic is written as it is in a chunk."""
     if not chunks or role.wipes_write or len(diff.topics) != sum(chunk.size for chunk in chunks):
         return None
     return context.chunks.encoded(chunks)
@@ -321,7 +320,7 @@ def _remember(
     role: BrokerRole,
     result: Registered,
 ) -> None:
-    """Keep the body, to compare the broker's next one with, if the tables hold it now."""
+    """Keep the body, to compare the broker's next body with it, if the tables hold it now."""
     view, name = request.context.view, request.sender.broker_name
     row = view.tables.brokers.get(name)
     # the row's rev is that of this change, or the one before if neither the row nor its topics changed

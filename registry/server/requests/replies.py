@@ -1,6 +1,6 @@
-"""Makes replies as the Java NameServer writes them; replies that never differ are encoded once.
+"""Makes replies as the Java NameServer writes them; constant replies are encoded once.
 
-A reply has the server's own serializer (serializeType), whatever the request used (docs/semantics.md 2).
+A reply has the server's own serializer (serializeType), whatever the request's is (docs/semantics.md 2).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...protocol.command import Command, ReplyTemplate, decode_command, encode_c
 from ...protocol.frame import MAX_FRAME_BYTES
 from ...protocol.watch import WatchAnswer
 
-# A frame longer than this gets no answer. One between MAX_FRAME_BYTES and this is skipped, and answered with an error.
+# A frame longer than MAX_FRAME_BYTES is skipped, and answered with an error; a frame longer than this gets no answer.
 _MOST_BYTES: Final = 16 * MAX_FRAME_BYTES
 _SPLITS: Final = (
     "set enableSplitRegistration=true (RocketMQ 5.x: splitRegistrationSize topics a request) or compressedRegister=true"
@@ -38,8 +38,7 @@ class Replies:
         def template(code: int, remark: str | None = None, ext_fields: dict[str, str] | None = None) -> ReplyTemplate:
             return ReplyTemplate(code, remark, ext_fields, version=version, encoding=encoding)
 
-        # A code without a reply header class answers without extFields, one with a class at least with {}
-        # (docs/semantics.md 1).
+        # In Java a reply with a header class has extFields, at least {}; others have none (docs/semantics.md 1).
         self.success = template(ResponseCode.SUCCESS)
         self.success_with_header = template(ResponseCode.SUCCESS, ext_fields={})
 
@@ -88,18 +87,18 @@ class Replies:
         )
 
     def watched(self, opaque: int, answer: WatchAnswer) -> bytes:
-        """The answer to a route watch; encoded once for successive clients with the same answer."""
+        """The answer to a route watch; equal answers to successive clients are encoded once."""
         encoded, body = self._watch_answer(answer)
         return encoded.reply(opaque, body)
 
     def system_error(self, opaque: int, remark: str) -> bytes:
-        """Code 1: the request failed; the sender tries again, or shows the remark to somebody."""
+        """Code 1: the request failed, for the reason in the remark."""
         return self.reply(opaque, ResponseCode.SYSTEM_ERROR, remark)
 
     def too_long(self, length: int, came: bytes) -> bytes | None:
-        """Code 1 to a request whose frame is longer than the maximum; came: its first bytes.
+        """Code 1: the frame of a request is longer than the maximum; came: its first bytes.
 
-        None: it gets no answer, or its header is not whole in these first bytes.
+        None: the frame gets no answer, or its header is longer than these first bytes.
         """
         if not len(came) < length <= _MOST_BYTES:
             return None
@@ -114,11 +113,11 @@ class Replies:
         return self.system_error(command.opaque, remark)
 
     def no_permission(self, opaque: int, remark: str) -> bytes:
-        """Code 16: the rules refuse it. Clients keep the routes that they have, brokers log it and try again."""
+        """Code 16: the rules refuse the request. Clients keep their routes; brokers log the remark and try again."""
         return self.reply(opaque, ResponseCode.NO_PERMISSION, remark)
 
     def topic_not_exist(self, opaque: int, topic: str | None) -> bytes:
-        """Code 17, the remark as in Java (a missing topic reads ``null``)."""
+        """Code 17, with Java's remark (``null`` for a missing topic)."""
         name = "null" if topic is None else topic
         return self.reply(
             opaque,

@@ -1,4 +1,4 @@
-"""Handles the requests that change the tables or a broker's liveness, and those that wait for another server.
+"""Handles the requests that change the tables or refresh a broker, and lookups that another name server answers.
 
 Each change is one Lua script, and is answered after this worker's view shows it.
 Source of the behaviour: DefaultRequestProcessor and ClusterTestRequestProcessor of RocketMQ 4.8 and 5.x.
@@ -29,9 +29,9 @@ from .registration import register_broker
 
 logger = logging.getLogger(__name__)
 
-# The most queueDatas in a 217: a topic has queues at a few brokers, and one script writes all of them.
+# The most queueDatas in a 217: one script writes all of them.
 MAX_QUEUE_DATAS: Final = 1000
-# The kernel's measure of how long ago data came is wrong by some milliseconds.
+# The kernel knows only to some milliseconds how long ago data came.
 _AGO_SLACK_S: Final = 0.01
 
 Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
@@ -51,7 +51,7 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
 async def unregister_broker_id(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """104 as in 4.8: remove a broker by its id, at any address; the request's address loses its live info.
 
-    Only the id is required.
+    The other fields may be missing.
     """
     header = headers.UnregisterBroker.checked(command.ext_fields)
     if header.broker_id is None:
@@ -81,10 +81,10 @@ async def _unregister(
 
 
 def _ago_ms(peer: Peer) -> int:
-    """How long ago the broker sent its unregistration; 0: just now, or less than the measuring error.
+    """How long ago the broker sent its unregistration; 0: less than the measuring error.
 
-    If the connection has closed meanwhile, the kernel does not tell: the time is then taken as right after the last
-    sign of life over it. So a newer registration is kept, and the close removes the old one anyway.
+    If the peer has closed the connection, the kernel does not know: the result is then the time since the broker's last
+    sign of life over it. So a registration over a newer connection stays; the close removes the old one anyway.
     """
     heard_ago_s = time.perf_counter() - peer.heard_s
     if not (peer.hung_up and peer.heard_s):
@@ -93,12 +93,12 @@ def _ago_ms(peer: Peer) -> int:
 
 
 async def query_data_version(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """322: tell a broker whether its topic table has changed. Also a sign of life; in 4.8 only if it has not."""
+    """322: tell a broker whether its topic table has changed. Also a sign of life, in 4.8 only of an unchanged one."""
     header = headers.QueryDataVersion.checked(command.ext_fields)
     cluster, addr, behaviour = header.cluster_name, header.broker_addr, context.behaviour
     if not command.body and behaviour.version_query_needs_body:
         return context.replies.system_error(opaque, "query data version failed: there is no data version")
-    # As in Java, an absent timestamp is the present time, and so equal to no stored one.
+    # As in Java, an absent timestamp means now, which equals no stored timestamp.
     body = b"{}" if is_null(command.body) else command.body
     sent = decode_data_version(body, now_ms=int(time.time() * 1000)) if body else None
     if sent is not None:
@@ -164,7 +164,7 @@ async def add_write_perm(context: RequestContext, command: Command, opaque: int,
 async def _set_write_perm(
     context: RequestContext, command: Command, opaque: int, peer: Peer, mode: Literal["wipe", "add"], count_field: str
 ) -> bytes:
-    """The answer counts all topics of the name, also those whose permission did not change (docs/semantics.md 15)."""
+    """Execute a 205 or 327; the answer counts all topics of the name, changed or not (docs/semantics.md 15)."""
     name = headers.WipeWritePerm.checked(command.ext_fields).broker_name
     count = 0
     if name:
@@ -194,7 +194,7 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
 
 
 async def register_topic(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """217: give a topic queues at brokers that are known."""
+    """217: give a topic queues at brokerNames in the tables."""
     topic = headers.RegisterTopic.checked(command.ext_fields).topic
     queue_datas = decode_queue_datas(command.body)
     if topic and queue_datas:
@@ -220,7 +220,7 @@ async def register_topic(context: RequestContext, command: Command, opaque: int,
 async def get_routeinfo_of_product(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """105 in cluster-test mode, of a topic that is not in the view: ask the product environment.
 
-    Any failure is code 17, as in Java.
+    Every failure is answered with code 17, as in Java.
     """
     header = headers.GetRouteInfo.from_ext_fields(command.ext_fields)
     env_name = context.settings.product_env_name
@@ -257,7 +257,7 @@ WRITES: dict[int, Write] = {
 
 
 def writes(behaviour: Behaviour) -> dict[int, Write]:
-    """Request code -> handler, of the requests that this version knows."""
+    """Request code -> handler, of the writes that this version of the NameServer knows."""
     every = dict(WRITES)
     if behaviour.unregisters_by_id:
         every[RequestCode.UNREGISTER_BROKER] = unregister_broker_id
