@@ -1,4 +1,4 @@
-"""Puts together what a worker needs to decide on requests: rules that follow Redis, decisions, reports of refusals."""
+"""Authentication in one worker: follows the rules in Redis, decides on requests by them, reports refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Authentication:
         policies = PolicyStore(store)
         self._context = context
         self._warns = warns
-        self._warned_of: Mode | None = None  # once for each mode, however often rules change
+        self._warned_of: Mode | None = None  # the worker warns once for each mode, not for each change of rules
         self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again(), self._is_known)
         self._follower = PolicyFollower(policies, self._use)
 
@@ -51,31 +51,31 @@ class Authentication:
         return ("rules", self._follower.run()), ("refusals", self._tally.run())
 
     async def close(self) -> None:
-        """Report everything that was not reported yet."""
+        """Report the refusals that were not reported yet."""
         await self._tally.close()
 
     def applied(self, applied: Applied) -> None:
-        """Read the rules again if this change of the view changed them."""
+        """Read the rules again if this change of the tables says that they changed."""
         if isinstance(applied.change, AuthChanged):
             self._follower.heard(applied.change.revision)
 
     def renewed(self, renewal: Renewal) -> None:
-        """Read the rules again if the reply to a lease renewal has another revision of them."""
+        """Read the rules again if the reply to a lease renewal has another revision."""
         self._follower.heard(renewal.auth_revision)
 
     def gauges(self) -> dict[str, float]:
-        """Its gauges, by the name of the metric."""
+        """The gauges, by the name of the metric."""
         return {
             "auth_revision": self._follower.revision,
             "auth_last_anonymous_write_seconds": self._tally.last_anonymous_write_s,
         }
 
     def counters(self) -> dict[str, int]:
-        """What was counted, by the name of the metric."""
+        """The counters, by metric with its label."""
         return self._tally.report()
 
     def _is_known(self, kind: RefusedKind) -> bool:
-        """Whether all names of users and rows in a refusal exist."""
+        """Whether all users, brokers, clusters, topics and KV namespaces that a refusal names exist."""
         policy, tables = self._follower.policy, self._context.view.tables
         if policy is None or (kind.user not in policy.users and kind.user != ANONYMOUS):
             return False

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_TIMEOUT_S: Final = 5.0
 _MAX_CONNECTIONS: Final = 64
-# How long a new client waits for the thread of the oldest one, whose connection is closed for it.
+# When all threads are in use, the oldest connection is closed, and a new client waits at most this long for its thread.
 _PLACE_S: Final = 1.0
 
 
@@ -52,7 +52,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif path == "/rocketmq/nsaddr":
             if addresses := self.server.known.addresses():
                 self._answer(HTTPStatus.OK, addresses, "text/plain; charset=utf-8")  # without a line end
-            else:  # clients keep the addresses that they have
+            else:  # RocketMQ's clients then keep the addresses that they have
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no front end is ready\n", "text/plain; charset=utf-8")
         elif path == "/http_sd":
             self._answer(HTTPStatus.OK, self.server.known.targets(), "application/json")
@@ -65,7 +65,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def handle_one_request(self) -> None:
-        """One request; a RocketMQ client that uses this port by mistake gets an error at once, instead of waiting."""
+        """Answer a request; a RocketMQ client that uses this port by mistake gets an error, instead of no answer."""
         try:
             is_frame = cast(BufferedReader, self.rfile).peek(1)[:1] == b"\0"
         except OSError:
@@ -89,10 +89,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class HttpServer(http.server.ThreadingHTTPServer):
-    """Answers in threads of its own, so that a slow client delays nobody else."""
+    """Answers each client in a thread of its own, so that a slow client delays no other."""
 
     daemon_threads = True
-    allow_reuse_address = True
     request_queue_size = 128
 
     def __init__(
@@ -108,8 +107,8 @@ class HttpServer(http.server.ThreadingHTTPServer):
         """Bind and begin to answer.
 
         Args:
-            hangs: why the process has to be started again, for /healthz; "" = it works.
-            flag: of the command line, that sets the port.
+            hangs: gives the reason why this process must be restarted, for /healthz; "" = it works.
+            flag: the command line's flag for the port, for the error message.
 
         Raises:
             StartError: the port is taken (PortTaken) or may not be used.
@@ -134,14 +133,14 @@ class HttpServer(http.server.ThreadingHTTPServer):
         self._thread.start()
 
     def server_bind(self) -> None:
-        """Bind only: the base class also asks DNS for this machine's name, which may take seconds."""
+        """Bind the port; the base class would also ask DNS for this machine's name, which may take seconds."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "mqregistry", self.server_address[1]
 
     def verify_request(self, request: Any, client_address: object) -> bool:
-        """Bound the number of threads: a new client replaces the oldest one, which most likely hangs."""
+        """Limit the number of threads: a new client replaces the oldest one, which most likely hangs."""
         if not self._free.acquire(blocking=False):
             self._close_the_oldest()
             if not self._free.acquire(timeout=_PLACE_S):
@@ -158,7 +157,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
                 oldest.shutdown(socket.SHUT_RDWR)
 
     def process_request_thread(self, request: Any, client_address: object) -> None:
-        """One connection, in its thread."""
+        """Serve one connection in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:

@@ -1,7 +1,7 @@
-"""Logs about the tables what the Java NameServer logs: the KV configuration at intervals, and what a removal deletes.
+"""Logs of the route tables what the Java NameServer logs: the KV configuration at intervals, and each removal.
 
-Anybody who reaches the port may have written a value: so the log has only the beginning of values, and only of some
-keys. A broker may have tens of thousands of topics: the first ones get a line each, all others share one.
+Anybody who reaches the port may have written a value: so the log has only the first keys, and the beginning of values.
+A broker may have tens of thousands of topics: each of the first ones gets a line, and one line counts the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHOWN_TOPICS: Final = 50
 
 
 def kv_lines(kv: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """What is logged of the KV configuration, line by line."""
+    """The log lines about the KV configuration."""
     shown = 0
     for namespace, table in sorted(kv.items()):
         for key, value in sorted(table.items()):
@@ -39,7 +39,7 @@ def kv_lines(kv: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 
 
 async def log_kv(kv: Mapping[str, Mapping[str, str]]) -> None:
-    """Log the KV configuration; lookups are answered between the lines."""
+    """Log the KV configuration with pauses, in which lookups are answered."""
     for number, line in enumerate(list(kv_lines(kv))):
         if number % _LINES_AT_ONCE == _LINES_AT_ONCE - 1:
             await asyncio.sleep(0)
@@ -47,14 +47,14 @@ async def log_kv(kv: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def log_removal(applied: Applied, tables: Tables) -> None:
-    """Log a change of the tables, a line for each row, if it is a removal; tables: as they are after the change."""
+    """Log a change if it removed rows; tables: as they are after the change."""
     if logger.isEnabledFor(logging.INFO):
         for line in removal_lines(applied, tables):
             logger.info("%s", line)
 
 
 def removal_lines(applied: Applied, tables: Tables) -> Iterator[str]:
-    """What is logged of a removal, line by line."""
+    """The log lines about a change: a line for each removed row."""
     change = applied.change
     if isinstance(change, BrokerRemoved):
         yield from _of_broker(change, applied, tables)

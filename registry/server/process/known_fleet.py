@@ -1,4 +1,4 @@
-"""All front ends as Redis last knew them, as lists for programs that poll the HTTP port.
+"""All front ends that Redis last knew, as lists for programs that poll the HTTP port.
 
 ``/rocketmq/nsaddr`` is the address server of RocketMQ's clients and brokers (TopAddressing), ``/http_sd`` the HTTP
 service discovery of Prometheus.
@@ -22,10 +22,10 @@ from .figures.metrics_table import Series
 logger = logging.getLogger(__name__)
 
 READ_EVERY_S: Final = 2.0
-# For this time after Redis came back, the lists keep the front ends that were known before: Redis may have lost them,
-# and each renews its lease in this time.
+# For this time after Redis came back, the lists keep the front ends that were known before: Redis may have lost their
+# leases, and each front end renews its lease in this time.
 _SETTLE_MS: Final = 10_000
-# A sweeper that is replaced, or starts after the front ends, is missing for at most this time.
+# When a sweeper is replaced, or starts after the front ends, none runs for at most this time.
 _UNSWEPT_MS: Final = 15_000
 _UNSWEPT: Final = (
     "no sweeper runs: brokers that fall silent stay in every route; start 'mqregistry sweep', or a front end without "
@@ -34,7 +34,7 @@ _UNSWEPT: Final = (
 
 
 class KnownFleet:
-    """The front ends and sweepers, as Redis knew them last. Written by the event loop, read by HTTP threads.
+    """The front ends and sweepers that Redis knew last. Written by the event loop, read by HTTP threads.
 
     Args:
         front_end: the id of the front end of this process. drains: whether this front end drains.
@@ -65,7 +65,7 @@ class KnownFleet:
             await pause(READ_EVERY_S)
 
     def learn(self, fleet: Fleet) -> None:
-        """Take what Redis knows now."""
+        """Take over what Redis knows now."""
         now = {one.id: one for one in fleet.front_ends}
         if fleet.now_ms < fleet.up_since_ms + _SETTLE_MS:
             now = self._front_ends | now
@@ -91,7 +91,7 @@ class KnownFleet:
             logger.warning("%s", _UNSWEPT)
 
     def warnings(self) -> list[str]:
-        """What /readyz says of the fleet."""
+        """The warnings of /readyz about all front ends."""
         return [_UNSWEPT] if self._is_unswept else []
 
     def addresses(self) -> bytes:
@@ -105,8 +105,9 @@ class KnownFleet:
         return ";".join(sorted(ready)).encode()
 
     def targets(self) -> bytes:
-        """Every HTTP port, as JSON for Prometheus, also of processes that ended less than an hour ago: an alert
-        needs to see that they cannot be reached.
+        """Every HTTP port, as JSON for Prometheus.
+
+        Processes that ended less than an hour ago are in the list, so that an alert sees that they cannot be reached.
         """
         return self._targets
 

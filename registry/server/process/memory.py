@@ -1,14 +1,13 @@
 """Settings of a worker's memory: which objects Python's garbage collector skips, and what glibc's malloc keeps.
 
-A full collection visits each entry of the tables: with 250,000 topics on 4 brokers each it takes 0.2 s, in which no
-request is answered, and it happens again and again while the tables grow. So the collector skips old objects. It may,
-because the tables have no reference cycles: an object that the collector skips is still freed when nothing refers to
-it; only a cycle would stay. Connections come and go in great number, but a closed connection leaves no cycle.
+A full collection visits each entry of the tables. With 250,000 topics on 4 brokers each it takes 0.2 s, in which no
+request is answered, and it is repeated while the tables grow. So the collector skips old objects. They are still freed
+when nothing refers to them; only reference cycles would stay. Neither tables nor closed connections have cycles.
 
-A registration of 10,000 topics comes as 1.7 MB, which is held twice for a moment. By default glibc asks the kernel for
-such blocks each time and returns them at once: 800 page faults, nearly two milliseconds, most of what an unchanged
-registration costs. So malloc keeps blocks of that size, up to a limit; after a burst of changed registrations, when no
-more come, all free memory is returned to the system. Other C libraries stay as they are.
+A registration of 10,000 topics comes as 1.7 MB, of which two copies exist for a moment. By default glibc takes such
+blocks from the kernel and returns them each time: 800 page faults, nearly two milliseconds, most of what an unchanged
+registration costs. So malloc keeps blocks of this size, up to a limit. After a burst of changed registrations all free
+memory is returned to the system. Other C libraries than glibc keep their defaults.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ LARGE_BLOCK_BYTES: Final = 8 << 20
 
 QUIET_S: Final = 10.0
 BURST: Final = 8
-"""The number of changed registrations that makes a return of memory worth its time."""
+"""After this number of changed registrations it is worth the time to return memory."""
 
 
 def freeze_after_long_collections() -> None:
-    """From now on make the collector skip all objects that a long collection found alive."""
+    """From now on let the collector skip all objects that a long collection found alive."""
     began_s = 0.0
 
     def looked(phase: str, info: dict[str, Any]) -> None:
@@ -61,7 +60,7 @@ def _libc() -> Any:
 
 
 def keep_large_blocks() -> bool:
-    """Keep the blocks that large frames were read into; False: this C library has no such setting."""
+    """Let malloc keep blocks of the size of large frames; False: this C library has no such setting."""
     libc = _libc()
     if libc is None:
         return False
@@ -76,7 +75,7 @@ def trim() -> None:
 
 
 async def trim_after_bursts(changed: Callable[[], int], quiet_s: float = QUIET_S) -> None:
-    """Call :func:`trim` when many changed registrations came, and then none for quiet_s. Runs until cancelled.
+    """Call :func:`trim` when many changed registrations came, and then none for ``quiet_s``. Runs until cancelled.
 
     Args:
         changed: gives the number of changed registrations so far.

@@ -1,6 +1,6 @@
 """Sums the status of a front end's workers for ``/metrics`` and ``/readyz``.
 
-Counters continue when a worker restarts: the counts of one that has ended are kept.
+Counters continue when a worker restarts: the counts of workers that have ended are kept.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .figures.metrics_table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Ser
 from .figures.pipeline_status import PipelineStatus
 from .figures.sweeper_status import SweeperStatus, Sweeps
 
-# A worker sends its status every second; one that is silent this long may be paused or hang.
+# A worker that sends no status for this time may be paused or hang; workers send one every second.
 SILENT_S: Final = 5.0
 # A sweeper removes a broker within milliseconds of its deadline: if a broker is overdue for this time, no sweeper runs.
 UNSWEPT_S: Final = 30.0
 
 
 class Status(msgspec.Struct, kw_only=True, frozen=True):
-    """One status line of a worker; other members of it are ignored. gauges: those of ``OF_WORKERS``."""
+    """The members of a worker's status line that /metrics and /readyz use. gauges: those of ``OF_WORKERS``."""
 
     ready: bool = False
     draining: bool = False
@@ -77,7 +77,7 @@ class FrontEndWorkers:
         self.sweeps = Sweeps()
         """What the sweeper of this process did."""
         self.times: CallTimes | None = None
-        """Times of the Redis calls of this process: those of the sweeper beside the workers."""
+        """Times of the Redis calls of this process, for example of its sweeper."""
 
     def told(self, index: int, status: Status) -> None:
         """Note the status that worker ``index`` has sent."""
@@ -102,7 +102,7 @@ class FrontEndWorkers:
             self._shown[source] = list(series)
 
     def not_ready(self) -> list[str]:
-        """Why /readyz answers 503; empty = ready. Redis away is no reason: known routes are still served."""
+        """Why /readyz answers 503; empty = 200, also while Redis is away, because known routes are still served."""
         if self.draining:
             return ["draining"]
         reasons = []
@@ -122,7 +122,7 @@ class FrontEndWorkers:
         return reasons
 
     def warnings(self) -> list[str]:
-        """The warnings of /readyz: faults that all front ends share, so that no other one would serve better."""
+        """The warnings of /readyz: faults that all front ends share, so that no other front end would serve better."""
         with self._lock:
             overdue_s = _of_all([told.status for told in self._told.values()], "broker_overdue_seconds")
         if overdue_s <= UNSWEPT_S:
@@ -206,12 +206,12 @@ def _stream_series(survey: Survey) -> Iterator[Series]:
 
 
 Shows = FrontEndWorkers | SweeperStatus | PipelineStatus
-"""What the HTTP port shows: of a front end, or of a sweeper or pipeline by itself."""
+"""The source of what the HTTP port shows: a front end, or a process that is only a sweeper or a pipeline."""
 
 
 def exposition(fleet: Shows, accept: str) -> tuple[bytes, str]:
     """The page of /metrics and its content type, in the format that the scraper asks for."""
-    # Imported here: a start does not need this library, and its import takes a while.
+    # Imported here: a start does not need this library, and its import takes long.
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
 
@@ -222,7 +222,7 @@ def exposition(fleet: Shows, accept: str) -> tuple[bytes, str]:
 
 
 class _Collector:
-    """A prometheus_client collector over a fleet."""
+    """Gives the library prometheus_client the values of /metrics."""
 
     def __init__(self, fleet: Shows) -> None:
         self._fleet = fleet
@@ -245,7 +245,7 @@ class _Collector:
                 families[series.name].add_metric(labels, buckets=buckets(series.counts), sum_value=series.value)
             else:
                 families[series.name].add_metric(labels, series.value)
-        whole = isinstance(self._fleet, FrontEndWorkers)  # a sweeper or pipeline by itself has a part of the table
+        whole = isinstance(self._fleet, FrontEndWorkers)  # other processes have only a part of the table
         for name, family in families.items():
             if family.samples or (whole and name not in OF_PIPELINE):
                 yield family

@@ -12,7 +12,7 @@ _MAX_LINE_BYTES: Final = 1024 * 1024
 
 
 class Pipe(NamedTuple):
-    """A pipe that a worker writes to; fd: the worker's end, which :meth:`release` closes here."""
+    """A pipe that a worker writes to; fd: the worker's end."""
 
     reader: asyncio.StreamReader
     fd: int
@@ -25,8 +25,8 @@ class Pipe(NamedTuple):
 class LineWriter:
     """Writes lines to a pipe without waiting; the pipe's reader gets only whole lines, however late it reads.
 
-    A full pipe may accept a part of a line: the rest of it is written before the next line. Lines without room, and
-    lines to a pipe without a reader, are left out.
+    A full pipe may accept a part of a line: the rest is written before the next line. Lines are dropped while the pipe
+    is full or has no reader.
 
     Args:
         fd: the pipe's end, which does not block.
@@ -37,7 +37,7 @@ class LineWriter:
         self._left = b""
 
     def write(self, line: bytes) -> None:
-        """Write a line, which has no line end yet."""
+        """Write a line, which is given without its line end."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             for text in (self._left, line + b"\n"):
                 self._left = text[os.write(self._fd, text) :] if text else b""
@@ -47,7 +47,7 @@ class LineWriter:
 
 @contextlib.asynccontextmanager
 async def open_pipe() -> AsyncIterator[Pipe]:
-    """A pipe, whose reader is closed with the context. Raises OSError if this process may open no more files."""
+    """A pipe, whose reader is closed at the end of the context. OSError: this process may open no more files."""
     read_fd, write_fd = os.pipe()
     reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -60,7 +60,7 @@ async def open_pipe() -> AsyncIterator[Pipe]:
 
 
 async def lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The lines that a pipe's writers send, without line ends; a line that is too long is left out."""
+    """The lines that come through a pipe, without line ends; lines that are too long are left out."""
     while True:
         try:
             line = await reader.readline()

@@ -1,6 +1,6 @@
-"""Makes a worker's process: forked before the supervisor serves, or a new interpreter.
+"""Makes worker processes: forked before the supervisor serves, later as new interpreters.
 
-The first workers are forked by a process that has imported everything (:func:`fork_workers`): they share its
+The first workers are forked from a process that has imported everything (:func:`fork_workers`): they share its
 memory, and nothing is imported twice. A fork is safe only while there is neither an event loop nor a thread, so later
 workers are new interpreters (:func:`spawn`).
 """
@@ -26,13 +26,13 @@ from ...embedded import die_with_parent
 from ...queued_output import flush_output, pause_output
 from ...store import scripts
 
-# The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
+# The specification may hold a password, so it comes through stdin: anybody can read a command line. -P: a folder
 # named "mqregistry" in the current directory must not be imported.
 WORKER_COMMAND: Final = (
     sys.executable,
     "-P",
     "-c",
-    # no object that is made before the worker serves is garbage: the worker enables the collector then
+    # objects that are made before the worker serves are no garbage: it enables the collector when it serves
     "import gc, sys; gc.disable(); from mqregistry.server.process.worker import main; sys.exit(main(sys.stdin.read()))",
 )
 
@@ -57,7 +57,7 @@ async def spawn(
         stderr=log_fd,
         pass_fds=(connections_fd, status_fd),
         preexec_fn=die_with_parent,
-        # Ctrl-C in a terminal goes to the whole group: only the supervisor decides when workers end
+        # Ctrl-C in a terminal goes to the whole process group, but only the supervisor decides when workers end
         start_new_session=True,
     )
     assert process.stdin is not None
@@ -76,7 +76,7 @@ class ForkedWorker:
         self._ended_as: int | None = None
 
     def begin(self, spec: dict[str, Any], connections_fd: int, status_fd: int, log_fd: int) -> None:
-        """Let the worker begin with these files. If its process has ended already, :meth:`wait` tells how.
+        """Send the worker its specification and these files. If it has ended already, :meth:`wait` says how.
 
         Raises:
             OSError: the files cannot be passed on.
@@ -110,9 +110,10 @@ class ForkedWorker:
 
 @contextlib.contextmanager
 def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
-    """Fork this number of workers, to be used once each within the context; fewer if a fork fails or is not safe.
+    """Fork this number of workers, which are killed at the end of the context; fewer if a fork fails or is not safe.
 
-    Call it before there is an event loop. Then the garbage collector is enabled here, and in a worker when it serves.
+    Call it before there is an event loop. Afterwards the garbage collector is enabled in this process; a worker
+    enables it when it serves.
     """
     forked: list[ForkedWorker] = []
     pause_output()
@@ -126,7 +127,7 @@ def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
     gc.disable()
     gc.freeze()  # existing objects live as long as this process, and visiting them would copy shared pages
     try:
-        with contextlib.suppress(OSError):  # the other workers are started later, and failures are logged then
+        with contextlib.suppress(OSError):  # the supervisor starts the missing workers, and logs failures
             for _ in range(count):
                 forked.append(_fork(worker.main))
         gc.enable()
@@ -139,8 +140,8 @@ def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
 def _fork(main: Main) -> ForkedWorker:
     ours, theirs = socket.socketpair()
     parent = os.getpid()
-    # A signal must not unwind the child's copy of this stack: the context managers in it (an embedded Redis) belong to
-    # the parent.
+    # A signal must not unwind the child's copy of this stack: its context managers (an embedded Redis) belong to the
+    # parent.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
@@ -178,12 +179,12 @@ def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | 
 
 
 def _drop_files(kept_fd: int) -> None:
-    """Close files that a new interpreter would not inherit: a file's lock would be held as long as the worker lives."""
+    """Close files that a new interpreter would not inherit: an open file would keep its lock until the worker ends."""
     root = logging.getLogger()
     for handler in root.handlers[:]:  # before the loop below closes their files: the numbers may be reused
         root.removeHandler(handler)
         handler.close()
-    for fd in map(int, os.listdir("/dev/fd")):  # not every possible number: there may be a thousand million
+    for fd in map(int, os.listdir("/dev/fd")):  # not all possible numbers, which may be a thousand million
         if fd >= _FIRST_OTHER_FD and fd != kept_fd:
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -193,7 +194,7 @@ def _drop_files(kept_fd: int) -> None:
 
 
 def _told(main: Main, channel: socket.socket) -> int:
-    """Wait for the specification and run ``main`` with it; end if the parent sends none because its start failed."""
+    """Wait for the specification and run ``main`` with it; return 0 if the parent closes the channel without one."""
     with channel:
         _, fds, *_ = socket.recv_fds(channel, 1, 3)
         if not fds:

@@ -1,14 +1,13 @@
-"""Reads for ``/metrics`` what only Redis knows: figures of Redis, streams and their readers, brokers' last beats."""
+"""Reads from Redis for ``/metrics``: figures of Redis, of streams and their readers, and brokers' last heartbeats."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Final
 
 from ...errors import RegistryError, StoreUnavailable
 from ...store.operator_reads import BrokerInfo, read_brokers
-from ...store.store import RedisFigures, Store
+from ...store.store import Store
 from ...store.streams import StreamStore
 from ...tasks import cancelled, pause
 from .figures.metrics_table import Series
@@ -29,7 +28,8 @@ async def survey(store: Store, fleet: FrontEndWorkers, brokers_most: int = 0) ->
     while not cancelled():
         try:
             fleet.survey(await streams.survey())
-            fleet.show("redis", _redis(await store.figures()))
+            figures = (await store.figures())._asdict()
+            fleet.show("redis", (Series(f"redis_{name}", "", float(value)) for name, value in figures.items()))
             if brokers_most:
                 fleet.show("brokers", map(_last_beat, (await read_brokers(store))[:brokers_most]))
         except RegistryError as error:
@@ -39,11 +39,6 @@ async def survey(store: Store, fleet: FrontEndWorkers, brokers_most: int = 0) ->
             if not isinstance(error, StoreUnavailable):  # the workers log that
                 logger.error("cannot read the state of Redis and its streams: %s", error)
         await pause(SURVEY_EVERY_S)
-
-
-def _redis(figures: RedisFigures) -> Iterator[Series]:
-    for name, value in figures._asdict().items():
-        yield Series(f"redis_{name}", "", float(value))
 
 
 def _last_beat(info: BrokerInfo) -> Series:

@@ -1,7 +1,7 @@
 """The parent process of a front end: owns the port, keeps its worker processes running, answers /metrics.
 
-It handles no requests. What the workers write to stderr goes into this process's log under their name; what they
-report over their status pipes goes into :class:`FrontEndWorkers`.
+It handles no requests. The workers' stderr goes into this process's log under their names; the status that they send
+over pipes goes into :class:`FrontEndWorkers`.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _RESTART_MOST_S: Final = 5.0
 _LIVED_S: Final = 10.0
 # If a worker is started again within this time, new clients wait for it; otherwise they go to other workers.
 _WAITED_FOR_S: Final = 0.5
-# How often the workers' last status is checked; they send one every second.
+# How often this process checks that workers send their status; they send one every second.
 _LOOK_EVERY_S: Final = 1.0
 # How often a Redis that was away at the start is tried again.
 _REACH_EVERY_S: Final = 0.25
-# A worker that has not ended this much later than a drain may take gets SIGKILL.
+# A worker that has not ended this long after the end of the time for a drain gets SIGKILL.
 _KILL_AFTER_S: Final = 1.0
 
 
 def _stop_signals() -> list[signal.Signals]:
-    """The signals that end the front end; not SIGHUP when it is ignored, as nohup does."""
+    """The signals that end the front end; not SIGHUP if it is ignored, as under nohup."""
     numbers = [signal.SIGTERM, signal.SIGINT]
     return numbers if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*numbers, signal.SIGHUP]
 
@@ -59,7 +59,7 @@ def _stop_signals() -> list[signal.Signals]:
 WorkerProcess = ForkedWorker | asyncio.subprocess.Process
 
 Beside = Callable[[Store], Coroutine[Any, Any, None]]
-"""A part that runs as long as the front end, and uses its store."""
+"""A coroutine function that runs beside the workers, as the sweeper does; it takes the front end's store."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class Supervisor:
     Args:
         on_boot: called once, when all workers answer; default: prints the boot line.
         worker_command: starts a worker that is not forked.
-        forked: the first worker of each index, see ``fork_workers``; later ones are started with worker_command.
+        forked: the first worker of each index (``fork_workers``); later ones are started with worker_command.
         wait: whether to wait for a Redis that is away at the start; every request is answered with code 1 until then.
         fresh: whether this Redis was empty before, so that a new namespace has lost nothing.
     """
@@ -124,8 +124,7 @@ class Supervisor:
 
         Args:
             signals: SIGTERM, SIGINT and SIGHUP (the terminal is gone) stop it.
-            beside: parts that start once Redis has answered, and are cancelled at the end; one that ends earlier ends
-                the front end.
+            beside: started once Redis has answered, and cancelled at the end; if one ends earlier, the front end ends.
 
         Raises:
             StartError: Redis cannot be used, the port is taken, or no worker could start.
@@ -214,14 +213,13 @@ class Supervisor:
             await asyncio.shield(reached)
             await one(store)
 
-        settings = self.settings
-        everything: list[Beside] = [*beside, self.known.follow]
-        everything.append(lambda store: survey(store, self.fleet, settings.broker_metrics))
+        shown = self.settings.broker_metrics
+        everything: list[Beside] = [*beside, self.known.follow, lambda store: survey(store, self.fleet, shown)]
         tasks = [asyncio.ensure_future(begin(one)) for one in everything]
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
         stopping = asyncio.create_task(self.stopping.wait())
         try:
-            # A part that ends by itself ends everything: a keeper ends only when no worker can start at all.
+            # If one of these ends by itself, the front end ends: a keeper ends so only if no worker can start at all.
             await asyncio.wait([stopping, *keepers, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.fleet.draining = True
@@ -238,7 +236,7 @@ class Supervisor:
     # workers
 
     async def _keep(self, index: int) -> None:
-        """Keep worker ``index`` running until the stop; StartError: none of the workers ever answered."""
+        """Restart worker ``index`` whenever it ends, until the stop; StartError: no worker ever answered."""
         pause_s = _RESTART_FIRST_S
         while not self.stopping.is_set():
             started = time.monotonic()
@@ -287,7 +285,7 @@ class Supervisor:
 
     async def _make(self, index: int, status_fd: int, log_fd: int) -> WorkerProcess:
         """Make a worker process; raises OSError or ValueError when it could not be started."""
-        # Once all workers have answered, a new one that cannot read the tables ends: its clients go to the others.
+        # Once all workers have answered, a new worker does not wait for Redis, but ends: its clients go to the others.
         wait = self._wait and not self.booted.is_set()
         spec = {
             "settings": self.settings, "front_end": self.front_end, "index": index, "wait": wait, "parent": os.getpid(),
@@ -318,9 +316,9 @@ class Supervisor:
         return reason
 
     async def _watch(self, index: int, process: WorkerProcess) -> None:
-        """Kill a worker that answered once and then hangs: its clients go to others, and another worker is started.
+        """Kill a worker that answered once and then hangs: its clients go to others, and a new worker is started.
 
-        Checks are counted, not time: a suspension of this process, or of the machine, is not taken for silence.
+        Checks are counted instead of time, so that a suspension of this process or of the machine is no silence.
         """
         limit_s = self.settings.worker_silence_timeout_ms / 1000
         look_s = min(_LOOK_EVERY_S, limit_s)
@@ -370,8 +368,8 @@ class Supervisor:
 
 
 async def _relay(reader: asyncio.StreamReader, to: logging.Logger) -> None:
-    """A worker's log lines, ``LEVEL text`` each, into ours; a line without a level continues the one before."""
-    level = logging.WARNING  # what Python itself writes before logging is configured is mostly an error
+    """Log a worker's lines ``LEVEL text``; a line without a level has the level of the line before."""
+    level = logging.WARNING  # Python's own lines before logging is configured are mostly errors
     async for raw in lines(reader):
         text = raw.decode("utf-8", "replace")
         word, blank, rest = text.partition(" ")

@@ -1,8 +1,8 @@
-"""One worker process of a front end: made by the supervisor (:mod:`mqregistry.server.process.spawning`), serves the
-port alone, or the connections that the supervisor passes to it.
+"""One worker process of a front end: serves the port alone, or the connections that the supervisor passes to it.
 
-:func:`main` takes the JSON of :class:`Spec`. It writes JSON lines to its status pipe: ``ready`` once it answers from
-the tables, ``status`` every second, ``failed`` with a reason before it exits with 253. SIGTERM drains it.
+The supervisor starts it (:mod:`mqregistry.server.process.spawning`); :func:`main` takes the JSON of :class:`Spec`. A
+worker writes JSON lines to its status pipe: ``ready`` once it answers from the route tables, ``status`` every second,
+``failed`` with a reason before it exits with 253. SIGTERM drains it.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ logger = logging.getLogger(__name__)
 _COLLECT_AFTER_S: Final = 10.0
 
 EXIT_COULD_NOT_START = 253
-# As in the Java NameServer, the KV configuration is logged, first after a minute.
+# The KV configuration is logged as in the Java NameServer, first after a minute.
 KV_PRINT_FIRST_S = 60.0
 KV_PRINT_EVERY_S = 600.0
-# A worker that drains goes on accepting for this time, and answers clients that know code 1500 with that code.
+# A worker that drains still accepts connections for this time, and answers clients that know code 1500 with that code.
 GO_AWAY_S = 1.0
 _STATUS_EVERY_S: Final = 1.0
 # How often a worker that has no tables yet tries Redis again.
@@ -82,19 +82,15 @@ Server = asyncio.Server | ReceivedConnections
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a worker needs to start: its settings, the front end it belongs to, where its connections come from (the
-    listening socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
-    """
+    """What a worker needs to start."""
 
     settings: Settings
-    front_end: str
+    front_end: str  # the id of its front end
     index: int
-    connections_fd: int
+    connections_fd: int  # the listening socket, or a channel of mqregistry.server.process.port.acceptor
     status_fd: int
-    # whether it waits for a Redis that is away at the start, and answers every request with code 1 until then
-    wait: bool = False
-    # the supervisor's process id: if it ends without a drain, this process ends, too; 0: not watched
-    parent: int = 0
+    wait: bool = False  # whether it waits for a Redis that is away at the start: until then it answers with code 1
+    parent: int = 0  # the supervisor's process id: if it ends without a drain, this process ends; 0: not watched
     fresh: bool = False  # whether nothing was ever in this Redis
 
 
@@ -139,7 +135,7 @@ class Worker:
             self._context.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
             interval_s=settings.lookup_counts_interval_ms / 1000,
         )  # fmt: skip
-        if spec.index == 0:  # one worker tells brokers, counts and logs for all: each has the same tables
+        if spec.index == 0:  # all workers have the same tables: one notifies brokers, counts changes and logs for all
             self._view.subscribe(self._notifier.applied)
             self._view.subscribe(self._changes.applied)
             self._view.subscribe(lambda applied: log_removal(applied, self._view.tables))
@@ -169,7 +165,7 @@ class Worker:
         """Serve until :meth:`stop`, then drain.
 
         Args:
-            owns_process: whether signals to this process stop this worker, and it sets the garbage collector.
+            owns_process: True: SIGTERM and SIGINT stop this worker, and it controls the garbage collector.
 
         Raises:
             RegistryError: the worker could not start.
@@ -228,9 +224,9 @@ class Worker:
                     ("memory", trim_after_bursts(lambda: self._counters.registrations_changed)),
                 )
             ]
-            # Small tables are read before this worker listens: connections stay in the backlog until here.
+            # Unless reading the tables took long, the worker listens only now: connections were kept in the backlog.
             server = await listening()
-            # The tables live long: the collector must not visit them again and again, and need not do so once now.
+            # The tables live long: the collector need not visit them, now or later.
             if owns_process:
                 gc.freeze()
                 gc.enable()  # it was disabled since the start of this process
@@ -261,7 +257,7 @@ class Worker:
 
         Raises:
             StoreUnavailable: Redis is away, and this worker must not wait.
-            StoreError: Redis answers, but is not fit (login, version, schema, eviction policy): waiting does not help.
+            StoreError: Redis answers, but cannot be used (login, version, schema, eviction policy).
         """
         try:
             await self._store.connect()
@@ -291,18 +287,18 @@ class Worker:
         return self._server
 
     async def _drain(self, server: Server, connections: Connections) -> None:
-        """Send clients away, stop accepting, finish what is in flight; no broker is removed."""
+        """Send clients away, stop accepting, finish the requests in flight; no broker is removed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.shutdown_wait_time_seconds
         self._context.draining = self._settings.enable_shutdown_gracefully
-        # Brokers that close their connection now do so because we ask them to: they are still alive.
+        # Brokers that close their connection now were asked to: they are still alive.
         self._channels.stop_telling()
         logger.info("draining: %d connections", len(connections.all))
         if self._context.draining:
             self._context.watches.send_away()
         if connections.all and self._context.draining:
             await self._until(deadline, loop.time() + GO_AWAY_S, lambda: not connections.all)
-            # As in Java; a client that sends no request meanwhile loses nothing when its connection closes.
+            # As in Java: after GO_AWAY_S only clients that are too old for code 1500 are still waited for.
             await self._until(deadline, deadline, lambda: not connections.not_sent_away)
         server.close()
         await self._until(deadline, deadline, lambda: not self._context.in_flight)
@@ -325,10 +321,8 @@ class Worker:
             await log_kv(self._view.tables.kv)
             await asyncio.sleep(KV_PRINT_EVERY_S)
 
-    # telling others
-
     def _facts(self) -> bytes:
-        """The status that each renewal of the lease writes."""
+        """The facts about this worker that each renewal of its lease writes to Redis."""
         facts = msgspec.structs.replace(
             self._told, view=self._view.freshness.value, ready=self._answers, draining=self._stop.is_set(),
             seq=self._view.seq, connections=len(self._connections.all) if self._connections else 0,

@@ -18,7 +18,7 @@ class Series(NamedTuple):
     label_value: str
     value: float
     counts: Sequence[int] = ()  # of a histogram, by bucket (BOUNDS_S); its value is the sum
-    second: str = ""  # second, third: the values of the second and third label, where the metric has them
+    second: str = ""  # the value of the second label, if the metric has one; third: of the third label
     third: str = ""
 
 
@@ -31,7 +31,7 @@ class Metric(NamedTuple):
 
     @property
     def labels(self) -> list[str]:
-        """The names of the labels of the metric."""
+        """The names of the metric's labels."""
         return self.label.split(",") if self.label else []
 
 
@@ -45,12 +45,12 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "request_seconds": Metric(
         "histogram",
-        "Time from a request to its answer in a worker: heartbeat, registration, write, read; lookup: of a sample, to "
-        "the end of the event loop's turn.",
+        "Time from a request to its answer in a worker: heartbeat, registration, write, read, lookup (only a sample, "
+        "until the end of the event loop's turn).",
         "group",
     ),
     "lookups_total": Metric("counter", "Route lookups (105) by result: found, not_found, error.", "result"),
-    "stale_answers_total": Metric("counter", "Answers given from a view that may be behind, because Redis was away."),
+    "stale_answers_total": Metric("counter", "Answers from tables that may be old, because Redis was away."),
     "registrations_total": Metric(
         "counter", "Registrations (103) by path: unchanged, changed, refused, error.", "path"
     ),
@@ -58,48 +58,50 @@ METRICS: Final[Mapping[str, Metric]] = {
     "slow_clients_total": Metric("counter", "Connections closed because the client did not read."),
     "connections_closed_total": Metric(
         "counter",
-        "Connections that were closed: by the client, late (the same, while this process stood still), idle, "
+        "Connections that were closed: by the client, late (by the client while this process was paused), idle, "
         "bad_frame, slow_frame, slow_client, handshake, tls, too_many, rate, memory, rules, broker_expired, shutdown.",
         "reason",
     ),
     "tls_end_seconds": Metric(
         "gauge",
-        "When the first of what TLS uses ends, in seconds since 1970: certificate (with its chain), trusted "
-        "(certificates of CAs), revoked (lists of them).",
+        "When the first of these expires, in seconds since 1970: certificate (with its chain), trusted (certificates "
+        "of CAs), revoked (revocation lists).",
         "what",
     ),
     "rate_seen_total": Metric(
-        "counter", "Connections, writes and new brokers that a limit was asked about; limit: its setting.", "limit"
+        "counter", "Connections, writes and new brokers that a limit counted; limit: its setting.", "limit"
     ),
-    "rate_exceeded_total": Metric("counter", "How many of them were over the limit, refused or not.", "limit"),
-    "rate_refused_total": Metric("counter", "How many of them were refused: its mode is enforce.", "limit"),
+    "rate_exceeded_total": Metric("counter", "How many of these were over the limit, refused or not.", "limit"),
+    "rate_refused_total": Metric("counter", "How many of these were refused, in mode enforce.", "limit"),
     "rate_addresses": Metric("gauge", "Addresses whose rates are kept, counted once for each kind of limit."),
     "auth_decisions_total": Metric(
         "counter",
-        "Decisions by result: allowed, refused, would_be_refused; without lookups known by their bytes.",
+        "Decisions on requests by result: allowed, refused, would_be_refused; lookups from the cache are not counted.",
         "result",
     ),
     "auth_failures_total": Metric("counter", "Requests that were or would be refused, by reason.", "reason"),
     "auth_revision": Metric("gauge", "Revision of the rules on who may do what; the lowest of the workers."),
     "auth_last_anonymous_write_seconds": Metric(
-        "gauge", "When somebody not known last changed something, in seconds since 1970; 0: never. Not in mode off."
+        "gauge", "When an anonymous sender last changed something, in seconds since 1970; 0: never, or the mode is off."
     ),
     "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
-    "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
-    "script_seconds": Metric("histogram", "Time of the Lua scripts, as this process waits for them.", "script"),
-    "redis_read_seconds": Metric("histogram", "Time of plain reads of Redis, as this process waits for them."),
+    "brokers_reaped_total": Metric(
+        "counter", "Brokers that a sweeper of this process removed because the worker with their connection had died."
+    ),
+    "script_seconds": Metric("histogram", "Time that this process waits for Lua scripts.", "script"),
+    "redis_read_seconds": Metric("histogram", "Time that this process waits for plain reads of Redis."),
     "redis_failures_total": Metric(
         "counter", "Calls of Redis that failed: away (no answer, or no writes now), refused (an error).", "kind"
     ),
-    "view_seq": Metric("gauge", "Change number that the view has reached; the lowest of the workers."),
+    "view_seq": Metric("gauge", "Number of the last change in the tables; the lowest of the workers."),
     "view_lag_seconds": Metric("gauge", "Age of the last change when it was applied; the highest of the workers."),
     "change_visible_seconds": Metric("histogram", "Age of each change when a worker had applied it."),
-    "view_stale": Metric("gauge", "Workers whose view may be behind."),
-    "view_rebuilds_total": Metric("counter", "Times that a view was read again."),
+    "view_stale": Metric("gauge", "Workers whose tables may be old."),
+    "view_rebuilds_total": Metric("counter", "How often a worker read all tables from Redis."),
     "redis_away": Metric("gauge", "Workers that cannot reach Redis."),
-    "grace": Metric("gauge", "1 while nobody is removed for silence, after an outage or a start."),
+    "grace": Metric("gauge", "1 while no broker is removed for silence, after an outage of Redis or its start."),
     "broker_overdue_seconds": Metric(
-        "gauge", "For how long a silent broker should have been removed; more than a few seconds: no sweeper runs."
+        "gauge", "How long ago a silent broker should have been removed; more than a few seconds: no sweeper runs."
     ),
     "brokers_alive": Metric("gauge", "Broker processes in the tables."),
     "topics": Metric("gauge", "Topics in the tables."),
@@ -116,10 +118,10 @@ METRICS: Final[Mapping[str, Metric]] = {
     "stream_entries": Metric("gauge", "Entries of the journal's streams: changes, heartbeats, lookups.", "stream"),
     "stream_bytes": Metric("gauge", "Bytes of the entries of a stream; heartbeats are not counted.", "stream"),
     "stream_reader_behind": Metric(
-        "gauge", "Entries that a reader has not acknowledged; estimated but for changes.", "reader,stream"
+        "gauge", "Entries that a reader has not acknowledged; exact for changes, else an estimate.", "reader,stream"
     ),
     "stream_reader_behind_seconds": Metric(
-        "gauge", "Time from what a reader acknowledged last to the stream's last entry.", "reader,stream"
+        "gauge", "Time from the entry that a reader acknowledged last to the stream's last entry.", "reader,stream"
     ),
     "stream_reader_lost": Metric("gauge", "1 when a reader cannot go on without a gap.", "reader,stream"),
     "stream_reader_silent_seconds": Metric("gauge", "Time since a reader was last heard of.", "reader"),
@@ -134,11 +136,11 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "broker_names_without_master": Metric("gauge", "Broker names that have addresses, and no master."),
     "topics_unwritable": Metric(
-        "gauge", "Topics, but RocketMQ's own, for which a producer finds no queue; counted twice a minute."
+        "gauge", "Topics, except RocketMQ's own, for which a producer finds no queue; counted twice a minute."
     ),
     "broker_heard_seconds": Metric(
         "gauge",
-        "Time since a broker process was last heard; only of as many as brokerMetrics says.",
+        "Time since a broker process was last heard; brokerMetrics limits how many processes are shown.",
         "cluster,broker_name,address",
     ),
     "front_ends": Metric(
@@ -162,12 +164,14 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "loop_delay_seconds": Metric("histogram", "How late the workers' event loops came back from pauses of 50 ms."),
     "process_cpu_seconds": Metric(
-        "gauge", "Processor time that a worker process has used (sweeper, pipeline: one by itself).", "worker"
+        "gauge", "Processor time that a process has used; worker: its number, or sweeper, or pipeline.", "worker"
     ),
-    "process_resident_memory_bytes": Metric("gauge", "Resident memory of a worker process.", "worker"),
+    "process_resident_memory_bytes": Metric(
+        "gauge", "Resident memory of a process; worker: its number, or sweeper, or pipeline.", "worker"
+    ),
     "pipeline_behind_seconds": Metric(
         "gauge",
-        "Time from the last entry of a stream that the lake has to the stream's last one, when a round last looked.",
+        "Time from the last entry of a stream in the lake to the stream's last entry, as the last round found it.",
         "stream",
     ),
     "pipeline_rows_total": Metric("counter", "Entries of a stream that this pipeline brought into the lake.", "stream"),
@@ -180,23 +184,23 @@ METRICS: Final[Mapping[str, Metric]] = {
         "result",
     ),
     "pipeline_last_round_seconds": Metric(
-        "gauge", "When the last round went through, in seconds since 1970; 0: none has."
+        "gauge", "When the last round succeeded, in seconds since 1970; 0: none has."
     ),
-    "pipeline_round_duration_seconds": Metric("gauge", "How long that round took."),
-    "pipeline_seq": Metric("gauge", "The last change that the tables have; of several namespaces, added up."),
+    "pipeline_round_duration_seconds": Metric("gauge", "How long the last successful round took."),
+    "pipeline_seq": Metric("gauge", "Number of the last change in the lake's tables; sum over all namespaces."),
     "pipeline_availability": Metric(
-        "gauge", "Of the lake's last whole hour: share of the time in which a cluster's brokers were there.", "cluster"
+        "gauge", "Share of the lake's last whole hour in which a cluster's brokers were registered.", "cluster"
     ),
     "pipeline_write_availability": Metric(
-        "gauge", "The same: share of the time in which they had a master and a writable queue.", "cluster"
+        "gauge", "Share of that hour in which a cluster's brokers had a master and a writable queue.", "cluster"
     ),
-    "pipeline_outages": Metric("gauge", "The same: how often one of them went away.", "cluster"),
-    "pipeline_flaps": Metric("gauge", "The same: how often one was back within five minutes.", "cluster"),
-    "pipeline_missed_beats": Metric("gauge", "The same: heartbeats that were due and did not come.", "cluster"),
+    "pipeline_outages": Metric("gauge", "How often a broker of a cluster went away in that hour.", "cluster"),
+    "pipeline_flaps": Metric("gauge", "How often such a broker was back within five minutes.", "cluster"),
+    "pipeline_missed_beats": Metric("gauge", "Heartbeats that were due in that hour and did not come.", "cluster"),
     "pipeline_resilience": Metric(
         "gauge",
-        "Of the lake's last 30 days, the ten worst topics: share of the time in which the loss of any one broker, "
-        "host or zone would have left the topic writable.",
+        "Share of the lake's last 30 days in which the loss of any one broker, host or zone would have left a topic "
+        "writable; only the ten worst topics.",
         "topic",
     ),
     "build_info": Metric("gauge", "1; release: of this process.", "release"),
@@ -220,7 +224,7 @@ OF_WORKERS: Final[Mapping[str, Callable[[Iterable[float]], float]]] = {
         ), max,
     ),
 }  # fmt: skip
-"""Gauges with a value from each worker, and how /metrics combines these values."""
+"""Gauges that each worker sends, and how /metrics combines the workers' values."""
 
 _SERIES: Final = re.compile(r'(\w+)(?:\{\w+="([^"]*)"(?:,\w+="([^"]*)")?\})?')
 

@@ -29,15 +29,15 @@ class PipelineStatus:
         self._seqs: dict[str, int] = {}
         self._started_s = time.time()
 
-    # as pipeline/progress.py has them
+    # called by the pipeline (pipeline/progress.py)
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """Note how far the lake is behind a stream: time from the last entry that the lake has to the newest one."""
+        """Note how far the lake is behind a stream: the time from its last entry in the lake to its newest entry."""
         with self._lock:
             self._behind_s[stream, namespace] = seconds
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
-        """Count a batch of a stream that is in the lake, and its entries that are in quarantine."""
+        """Count the entries of a batch that came into the lake, and those that came into its table quarantine."""
         with self._lock:
             self._rows[stream] += rows
             self._quarantined[stream] += quarantined
@@ -49,7 +49,7 @@ class PipelineStatus:
             self._figures[namespace] = values
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:
-        """Note that a round took this time, and that the tables have everything up to this change."""
+        """Note the duration of a round, and the number of the last change in the lake's tables."""
         with self._lock:
             self._rounds["done"] += 1
             self._last_s, self._round_s, self._seqs[namespace] = time.time(), seconds, seq
@@ -59,7 +59,7 @@ class PipelineStatus:
         with self._lock:
             self._rounds[why] += 1
 
-    # as the HTTP port shows it
+    # called by the HTTP server
 
     def not_ready(self) -> list[str]:
         """Why /readyz answers 503; empty = it answers 200."""

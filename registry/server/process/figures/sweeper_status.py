@@ -1,4 +1,4 @@
-"""The values that ``mqregistry sweep`` shows at its own /metrics: a part of the metrics of a front end."""
+"""The values that ``mqregistry sweep`` shows at its own /metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sweeps:
         self._passed_s: float | None = None
 
     def removed(self, expired: int, reaped: int) -> None:
-        """Count brokers that were removed: for silence, and after a dead worker."""
+        """Count removed brokers. expired: for silence. reaped: because the worker with their connection had died."""
         with self._lock:
             self._counted["brokers_expired_total"] += expired
             self._counted["brokers_reaped_total"] += reaped
@@ -44,7 +44,7 @@ class Sweeps:
         self.last_s = time.time()
 
     def passed(self, seconds: float, well: bool) -> None:
-        """Count a pass: its duration, and whether it went well."""
+        """Count a pass: its duration, and whether it succeeded."""
         with self._lock:
             self._passes.add(seconds)
             self._counted["sweep_failures_total"] += not well
@@ -60,7 +60,7 @@ class Sweeps:
             return dict(self._counted)
 
     def hangs(self) -> str:
-        """Why /healthz answers 503: the sweeper makes no passes any more, not even failed ones; "" = it answers 200."""
+        """Why /healthz answers 503: the sweeper makes no passes any more, not even passes that fail; "" = 200."""
         silent_s = time.monotonic() - self._passed_s if self._passed_s is not None else 0.0
         return f"it has made no pass for {silent_s:.0f} s" if silent_s > _HANGS_S else ""
 

@@ -1,4 +1,4 @@
-"""Figures of a worker and its tables, beside its counters, for the supervisor; cheap enough for every second."""
+"""Figures for a worker's status that are no counters: of its process, its event loop and the route tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .metrics_table import Series
 _CLUSTERS_MOST: Final = 100
 _COUNT_EVERY_S: Final = 30.0
 _PAUSE_S: Final = 0.05
-# Topics that are counted at a time: no lookup waits for longer than a fraction of a millisecond.
+# Counting this many topics delays lookups by a fraction of a millisecond.
 _TOPICS_AT_ONCE: Final = 500
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -49,13 +49,13 @@ def process_figures() -> dict[str, Any]:
     try:
         with open("/proc/self/statm", "rb") as statm:
             memory_bytes = int(statm.read().split()[1]) * _PAGE_BYTES
-    except OSError:  # not on Linux: the peak value
+    except OSError:  # no Linux: the peak value
         memory_bytes = used.ru_maxrss * 1024
     return {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": memory_bytes}
 
 
 def series_of_process(worker: str, *, ready: bool, started_s: float) -> Iterator[Series]:
-    """What /metrics shows of a process that is a sweeper or a pipeline by itself; worker: the value of that label."""
+    """What /metrics shows of a process that is only a sweeper or a pipeline; worker: the value of the label worker."""
     used = process_figures()
     yield Series("process_cpu_seconds", worker, used["cpu_s"])
     yield Series("process_resident_memory_bytes", worker, used["memory_bytes"])
@@ -66,7 +66,7 @@ def series_of_process(worker: str, *, ready: bool, started_s: float) -> Iterator
 
 
 class LoopDelays:
-    """How late the event loop comes back from short pauses: a request that comes then waits at least as long."""
+    """How late the event loop resumes after short pauses: a request that comes meanwhile waits as long."""
 
     def __init__(self) -> None:
         self.durations = Durations()
@@ -91,17 +91,17 @@ class ChangeCounts:
     """How many changes came, by type; listens to the view."""
 
     def __init__(self) -> None:
-        # types without a change are shown as 0: else Prometheus would not see the first change as an increase
+        # types without a change are shown as 0: then Prometheus sees the first change as an increase
         self._counted: Counter[str] = Counter(dict.fromkeys(TYPES, 0))
 
     def applied(self, applied: Applied) -> None:
-        """Count this event; of a change that comes in parts, only the first part counts."""
+        """Count this event; of a change in several parts, only the first part."""
         if applied.change.part == 1:
             kind = applied.change.type
             self._counted[kind if kind in TYPES else "later"] += 1
 
     def report(self) -> dict[str, int]:
-        """What was counted, by the name of the metric."""
+        """The counters, by metric with its label."""
         return {f'changes_total{{type="{kind}"}}': number for kind, number in self._counted.items()}
 
 

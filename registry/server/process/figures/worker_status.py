@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from ....durations import add_up
@@ -40,10 +41,9 @@ def status(of: StatusSources, *, waits_for_redis: bool) -> dict[str, Any]:
     by_role, without_master = roles(view.tables.brokers)
     grace_ms = context.settings.broker_channel_expired_time_ms
     overdue_ms = renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0
-    failures: dict[str, int] = {}
+    failures = Counter[str]()
     for store in of.stores:
-        for name, number in store.times.counters().items():
-            failures[name] = failures.get(name, 0) + number
+        failures.update(store.times.counters())
     return {
         "event": "status",
         "ready": view.freshness is not Freshness.LOADING,

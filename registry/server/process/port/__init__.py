@@ -1,1 +1,1 @@
-"""The port of a front end, which its workers share: sockets, and connections that one process hands to another."""
+"""The port of a front end, which its workers share: sockets, and connections that are passed to workers."""

@@ -1,13 +1,12 @@
-"""The port of a front end: one worker listens itself; for several, the parent accepts and passes connections on.
+"""The port of a front end: a single worker listens itself; for several, the parent accepts and passes connections on.
 
-The parent passes each connection to the worker that has fewest (SCM_RIGHTS).
+The parent passes each connection (SCM_RIGHTS) to the worker that has fewest. With a listening socket for each worker
+(SO_REUSEPORT) the kernel would distribute them by a hash of their addresses: of 64 connections, one of two workers
+would get 20 % too many in one start of nine, one of four workers in one start of two. Brokers and clients keep their
+connections for days, so the imbalance would last.
 
-With a listening socket for each worker (SO_REUSEPORT) the kernel distributes connections by a hash of their addresses.
-With 64 connections and two workers, one worker has 20 % too many in one start of nine; with four workers in one start
-of two. Brokers and clients keep their connections for days, so the imbalance would last.
-
-Each worker has one end of a Unix socket pair (its channel): connections come over it, and the worker sends back one
-byte for each that has closed. The parent keeps the worker's end open as well: connections that a worker had not
+Each worker has one end of a Unix socket pair (its channel): it receives connections from it, and sends back one byte
+for each connection that has closed. The parent keeps the worker's end open also: connections that a worker had not
 received when it ended go to the others.
 """
 
@@ -29,15 +28,14 @@ logger = logging.getLogger(__name__)
 
 _OUT_OF_FILES_PAUSE_S: Final = 1.0
 _FULL_PAUSE_S: Final = 0.01
-# Clients that lose their connections together connect again at once, and one worker may report before another does:
-# closed connections are subtracted for all workers together, this long after the first report. Otherwise the worker
-# that reports first would get most of them.
+# Clients that lose their connections together connect again at once. So closed connections are subtracted for all
+# workers together, this long after the first report: otherwise the worker that reports first would get most clients.
 _COUNT_AFTER_S: Final = 0.5
 _FULL: Final = frozenset({errno.EAGAIN, errno.ETOOMANYREFS})
 
 
 class SingleWorkerAcceptor:
-    """A single worker listens itself; this keeps its listening socket while it restarts."""
+    """Keeps the listening socket of a single worker, which accepts connections itself, while the worker restarts."""
 
     def __init__(self, host: str, port: int, backlog: int) -> None:
         self._where = host, port
@@ -51,12 +49,13 @@ class SingleWorkerAcceptor:
         """Nothing to do: the worker accepts by itself."""
 
     def worker_ended(self, index: int, *, comes_back: bool) -> None:
-        """The backlog keeps connections for a successor; without one, clients must be refused, so that they turn to
-        another name server. The new socket accepts connections once its worker listens.
+        """Keep connections in the backlog for a worker that comes back; else refuse clients until a worker listens.
+
+        Clients that are refused connect to another name server.
         """
         if not comes_back:
             self._listener.close()
-            with contextlib.suppress(StartError):  # then the worker fails again, and this is tried again
+            with contextlib.suppress(StartError):  # then the next worker fails, and this is tried again
                 self._listener = bind(*self._where)
 
     def close(self) -> None:
@@ -70,9 +69,9 @@ class _Channel:
     def __init__(self, *, taking: bool) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.ours.setblocking(False)
-        self.held = 0  # open connections that the worker was given, as of the last count
-        self.told = 0  # how many of them it has reported as closed since
-        self.taking = taking  # whether it gets connections; until it has started, they wait in the channel
+        self.held = 0  # open connections that the worker was given, at the last count
+        self.told = 0  # how many connections it has reported as closed since then
+        self.taking = taking  # whether it gets connections; until the worker has started, they wait in the channel
 
     def give(self, connections: list[socket.socket]) -> bool:
         """Pass connections on; False: the channel is full, or the worker takes no more."""
@@ -88,7 +87,7 @@ class _Channel:
         return True
 
     def left(self) -> list[socket.socket]:
-        """The connections that the worker was given and did not receive."""
+        """The connections that the worker was given and has not received."""
         self.theirs.setblocking(False)
         found: list[socket.socket] = []
         with contextlib.suppress(BlockingIOError):
@@ -102,9 +101,9 @@ class _Channel:
 
 
 class SharedAcceptor:
-    """The parent accepts, and passes each connection to the worker that has fewest. Uses the running event loop.
+    """Accepts in the parent, and passes each connection to the worker that has fewest. Uses the running event loop.
 
-    A worker that had answered and has just ended still gets its share; these connections wait for its successor.
+    A worker that has just ended and comes back still gets its share; these connections wait for its successor.
     Otherwise its clients, which all connect again at once, would stay with the other workers.
     """
 
@@ -122,17 +121,12 @@ class SharedAcceptor:
             self._open(index, taking=True)
         self._deal()
 
-    @property
-    def held(self) -> list[int]:
-        """How many connections each worker has."""
-        return [self._channels[index].held for index in sorted(self._channels)]
-
     def fd_for(self, index: int) -> int:
         """The worker's end of the channel."""
         return self._channels[index].theirs.fileno()
 
     def worker_ready(self, index: int) -> None:
-        """The worker gets its share from now on, even if the worker before it failed."""
+        """Give this worker its share from now on, even if the worker before it failed."""
         self._channels[index].taking = True
         if not self._listens:
             self._listener.listen(self._backlog)
@@ -140,8 +134,9 @@ class SharedAcceptor:
         self._deal()
 
     def worker_ended(self, index: int, *, comes_back: bool) -> None:
-        """Its share waits for the successor, or goes to the others. When no worker is left, clients are refused, so
-        that they turn to another name server.
+        """Keep the worker's share for its successor, or give it to the others.
+
+        When no worker is left, clients are refused, so that they connect to another name server.
         """
         channel = self._shut(index)
         self._waiting += channel.left()
@@ -155,7 +150,7 @@ class SharedAcceptor:
                 self._listener.setblocking(False)
 
     def close(self) -> None:
-        """Accept no more; connections that wait for a worker are closed."""
+        """Accept no more connections, and close those that wait for a worker."""
         self._refuse()
         if self._counting is not None:
             self._counting.cancel()
@@ -222,7 +217,7 @@ class SharedAcceptor:
         self._deal()
 
     def _deal(self) -> None:
-        """Pass waiting connections to the workers that have fewest; those that no worker can take now keep waiting."""
+        """Pass waiting connections to the workers that have fewest; keep connections that no worker can take now."""
         able = self._taking()
         while self._waiting and able:
             shares: dict[_Channel, list[socket.socket]] = {channel: [] for channel in able}
@@ -243,9 +238,9 @@ class SharedAcceptor:
 
 
 Acceptor = SingleWorkerAcceptor | SharedAcceptor
-"""How connections reach the workers; the ``index`` in its methods is a worker's."""
+"""Brings connections to the workers; ``index`` in its methods is a worker's."""
 
 
 def open_acceptor(host: str, port: int, backlog: int, workers: int) -> Acceptor:
-    """Open the port for this number of workers; a StartError says why it cannot be had (``sockets.listen``)."""
+    """Open the port for this number of workers; StartError as ``sockets.listen``."""
     return SingleWorkerAcceptor(host, port, backlog) if workers == 1 else SharedAcceptor(host, port, backlog, workers)

@@ -22,12 +22,11 @@ _FD_BYTES: Final = array.array("i").itemsize
 
 
 class ReceivedConnections:
-    """Serves the connections that come over the worker's channel; replaces the ``asyncio.Server`` of a worker that
-    listens itself.
+    """Serves the connections that come over the worker's channel, in place of an ``asyncio.Server``.
 
     Args:
         factory: makes the protocol of a connection.
-        open_now: the connections that are open, to report those that have closed.
+        open_now: the open connections, to report how many have closed.
     """
 
     def __init__(self, channel: socket.socket, factory: Callable[[], asyncio.BaseProtocol], open_now: Sized) -> None:
@@ -40,7 +39,7 @@ class ReceivedConnections:
         self._loop.add_reader(channel, self._take)
 
     def close(self) -> None:
-        """Receive no more; the parent gives those that were not received to other workers."""
+        """Receive no more connections; the parent gives the rest to other workers."""
         self._loop.remove_reader(self._channel)
         self._teller.cancel()
         with contextlib.suppress(OSError):
@@ -49,7 +48,7 @@ class ReceivedConnections:
     def _take(self) -> None:
         try:
             expected, files = receive(self._channel)
-        except OSError:  # there is no message after all
+        except OSError:  # there is no message
             return
         if not expected:  # the parent is gone
             self._loop.remove_reader(self._channel)
@@ -81,7 +80,7 @@ def receive(channel: socket.socket) -> tuple[int, list[int]]:
     """Read one message: how many connections were sent, and the file descriptors that arrived; (0, []) at the end.
 
     Raises:
-        BlockingIOError: there is none.
+        BlockingIOError: there is no message.
     """
     files = array.array("i")
     room = socket.CMSG_SPACE(AT_ONCE * _FD_BYTES)

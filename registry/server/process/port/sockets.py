@@ -1,4 +1,4 @@
-"""Opens the listening socket of a front end, with errors that say what to do, and waits a moment for a taken port."""
+"""Opens the listening socket of a front end, with errors that say what to do; waits some seconds for a taken port."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PortTaken(StartError):
 
 
 def holder_of(port: int) -> str:
-    """Which processes listen on a port: "process 17 (python)"; "" = not known (another user's, or no Linux)."""
+    """Which processes listen on a port: "process 17 (python)"; "" = not known (of another user, or no Linux)."""
     found = []
     for pid in listeners(port):
         with contextlib.suppress(OSError):  # it has ended
@@ -67,7 +67,7 @@ async def when_free(make: Callable[[], T], stopping: asyncio.Event) -> T:
 
 def _open(host: str, port: int) -> tuple[socket.socket, Any]:
     try:
-        # as bytes: for a text Python imports the codec of international names
+        # as bytes: for a str Python would import the codec of international names
         name = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(name or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # UnicodeError: a part of the host's name is too long or empty
@@ -86,7 +86,7 @@ def _open(host: str, port: int) -> tuple[socket.socket, Any]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Open a socket that has the port, and accepts no connection before its owner listens.
+    """Open a socket and bind it to the port; it accepts no connection before its owner listens.
 
     Raises:
         StartError: the port is taken (PortTaken) or may not be used; the message says which and what to do.
@@ -101,14 +101,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
-    """Open a listening socket on a port that nobody else listens on; StartError as :func:`bind`.
+    """Open a listening socket; StartError as :func:`bind`.
 
-    Without SO_REUSEPORT a second server cannot share the port silently, not even one that sets the option.
+    The socket has no SO_REUSEPORT: so no second server can share the port unnoticed, even if it sets this option.
     """
     opened = bind(host, port)
     try:
         opened.listen(backlog)
-    except OSError as error:  # a second socket that was only bound listens by now
+    except OSError as error:  # another socket, which was only bound before, listens by now
         opened.close()
         raise _failure(host, port, error) from error
     return opened
@@ -138,7 +138,7 @@ def _failure(host: str, port: int, error: OSError) -> StartError:
 
 
 def advertised(settings: Settings) -> tuple[str, str]:
-    """``host:port`` at which others reach this front end, and its HTTP port ("" = there is none)."""
+    """``host:port`` at which others reach this front end, and the same for its HTTP port ("" = there is none)."""
     host, _, port = settings.advertised_address.rpartition(":")
     if not host or not port.isdecimal():
         host, port = settings.advertised_address, ""
@@ -154,7 +154,7 @@ def advertised(settings: Settings) -> tuple[str, str]:
 
 def _own_address(family: socket.AddressFamily) -> str:
     """The address of this machine as other machines see it. No packet is sent: the kernel only looks for a route."""
-    elsewhere = "2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1"  # addresses of documentation: nobody's
+    elsewhere = "2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1"  # reserved for documentation
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((elsewhere, 9))
