@@ -89,9 +89,7 @@ class RouteClient:
         self.owns_name_servers = not isinstance(name_servers, NameServers)
         if isinstance(name_servers, NameServers):
             if options:
-                raise ConfigError(
-                    f"name_servers is a NameServers: give {', '.join(options)} to the NameServers instead"
-                )
+                raise ConfigError(f"{', '.join(options)} is given with a NameServers: give it to the NameServers")
             self.name_servers = name_servers
         else:
             self.name_servers = NameServers(name_servers, **options)
