@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 
 
 def cancelled() -> bool:
@@ -20,6 +21,14 @@ async def pause(seconds: float) -> None:
     """Sleep, unless this task was asked to end (:func:`cancelled`)."""
     if not cancelled():
         await asyncio.sleep(seconds)
+
+
+def set_by_signals() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 async def wait_within(event: asyncio.Event, seconds: float | None) -> None:

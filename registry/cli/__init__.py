@@ -121,7 +121,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
-        # What stdout could not take is still in its buffer, and the interpreter writes it once more when it ends.
+        # Without this, the interpreter writes the text in stdout's buffer once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         _complain(error, f"cannot write: {error.strerror}", FAILED)
     finally:

@@ -27,7 +27,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 def _names(
     read: Callable[[Store], Awaitable[_Found]], names_of: Callable[[_Found, dict[str, Any]], Iterable[str]]
 ) -> Complete:
-    """Make a ``shell_complete``: ``names_of`` gets what was read, and the words so far. An error completes nothing."""
+    """Make a ``shell_complete``: ``names_of`` gets what ``read`` returns, and the words so far. Errors are hidden."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         async def ask() -> Iterable[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-_VARIABLE = "_MQREGISTRY_COMPLETE"
-
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -22,4 +20,4 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(cli, {}, "mqregistry", _VARIABLE).source())
+    click.echo(found(cli, {}, "mqregistry", "_MQREGISTRY_COMPLETE").source())

@@ -83,7 +83,7 @@ EXAMPLES: Final = {
 
 
 def with_example(command: click.Command, words: str) -> click.Command:
-    """Put its example at the end of a command's help, and do so in a group; words: how it is called (``kv put``)."""
+    """Put the example of a command, and of each command of a group, at the end of its help; words: as in EXAMPLES."""
     line = EXAMPLES.get(words)
     if line is not None:
         command.epilog = f"\b\nExample: {line}"

@@ -75,7 +75,7 @@ def exporter(listen: str, page: Page) -> http.server.ThreadingHTTPServer:
 
 @contextlib.contextmanager
 def exporting(listen: str | None, page: Page) -> Iterator[None]:
-    """Serve the page inside this context, whose event loop makes the page; without ``listen``, serve nothing."""
+    """Serve the page while in this context; its event loop makes the page. Without ``listen``, serve nothing."""
     if listen is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Turns a failed import of a package that a command needs into the advice which extra to install."""
+"""Says which extra to install when a command cannot import a package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A click group that imports the module of a command only when the command is called: so the start is quick."""
+"""A click group that imports the module of a command only when the command is called, so that the start is quick."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names; if there is none, the error says which is nearly the same."""
+        """Find the command that the first argument names; for an unknown name, the error proposes a similar one."""
         name = args[0]
         if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
             import difflib  # only for a wrong command

@@ -20,11 +20,6 @@ from ..queued_output import queue_output
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Settings that are a switch on the command line: name -> (flag, what its presence means, help).
-_SWITCHES: Final[Mapping[str, tuple[str, bool, str]]] = {
-    "sweep": ("--no-sweep", False, "Run no sweeper here, where 'mqregistry sweep' runs. [env: MQREGISTRY_SWEEP=false]")
-}
-
 
 def _parser(option: Option) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     def parse(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
@@ -55,9 +50,9 @@ def setting_options(*names: str) -> Callable[[_Function], _Function]:
 
 
 def _setting_option(name: str) -> Callable[[Any], Any]:
-    if name in _SWITCHES:
-        flag, value, help_text = _SWITCHES[name]
-        return click.option(flag, name, flag_value=value, type=bool, default=None, help=help_text)
+    if name == "sweep":
+        help_text = "Run no sweeper here, because 'mqregistry sweep' runs elsewhere. [env: MQREGISTRY_SWEEP=false]"
+        return click.option("--no-sweep", name, flag_value=False, type=bool, default=None, help=help_text)
     option = options()[name]
     metavar = option.about.metavar or "|".join(option.about.choices) or name.split("_")[-1].upper()
     help_text = f"{option.about.help} [env: {option.variables[0]}]"
@@ -65,13 +60,9 @@ def _setting_option(name: str) -> Callable[[Any], Any]:
 
 
 config_file_option: Final = click.option(
-    "-c",
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="MQREGISTRY_CONFIG",
+    "-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), envvar="MQREGISTRY_CONFIG",
     help="Properties file, as a Java NameServer takes it. [env: MQREGISTRY_CONFIG]",
-)
+)  # fmt: skip
 no_wait_option: Final = click.option(
     "--no-wait", is_flag=True, help="End with 253 when Redis is away at the start, instead of waiting for it."
 )
@@ -79,17 +70,14 @@ print_option: Final = click.option(
     "-p", "--print-config", is_flag=True, help="Print every effective setting and its source, and end."
 )
 lake_option: Final = click.option(
-    "--lake",
-    default=lambda: str(default_data_dir(os.environ) / "lake"),
-    metavar="DIR",
-    envvar="MQREGISTRY_LAKE",
+    "--lake", default=lambda: str(default_data_dir(os.environ) / "lake"), metavar="DIR", envvar="MQREGISTRY_LAKE",
     help="Folder of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
     "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
-)
+)  # fmt: skip
 
 
 def also_option(more: str) -> Callable[[_Function], _Function]:
-    """``--also NAMESPACE``, as ``others``; more: the end of its help, which says what the command does with several."""
+    """``--also NAMESPACE``, as ``others``; more: the end of its help, about what the command does with them."""
     return click.option(
         "--also", "others", multiple=True, metavar="NAMESPACE", callback=_namespaces,
         help=f"A further namespace of the same Redis; may be repeated. {more}",
@@ -127,13 +115,9 @@ def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 
 
 set_option: Final = click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=_assigned,
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", callback=_assigned,
     help="Any other setting, by its key in the properties file (-p lists them): --set tlsServerMode=enforcing",
-)
+)  # fmt: skip
 
 
 def start_settings(
@@ -183,7 +167,7 @@ def _warn(text: str) -> None:
 def _in_force(settings: Settings, redis: str) -> Settings:
     """The settings for ``-p``, with the shared configuration if a Redis answers."""
     if not redis:
-        _warn("the shared configuration is not among these: no Redis is named, and none runs in the data folder")
+        _warn("the shared configuration is not included: no Redis is named, and none runs in the data folder")
         return in_force(settings, {})
     from ..store.snapshot import read_shared_config
     from ..store.store import open_existing
@@ -198,12 +182,12 @@ def _in_force(settings: Settings, redis: str) -> Settings:
     except NoNamespace:  # no front end has served it, so nothing was set
         pass
     except RegistryError as error:
-        _warn(f"the shared configuration is not among these: {error}")
+        _warn(f"the shared configuration is not included: {error}")
     return in_force(settings, shared)
 
 
 def print_settings(settings: Settings) -> None:
-    """Print ``key=value  (source)``, one on a line, in the order of the table; then keys in the file without effect."""
+    """Print ``key=value  (source)``, one on a line, in the order of the table; then the file's keys without effect."""
     from ..store.connection.url import without_password
 
     for option in options().values():

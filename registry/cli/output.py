@@ -31,7 +31,7 @@ def json_page(value: Any) -> None:
 
 
 def show(*lines: str) -> None:
-    """Print lines of text; a line end within one of them is escaped, too."""
+    """Print lines of text; a line end within a line is escaped."""
     click.echo("\n".join(map(printable, lines)))
 
 
@@ -47,7 +47,7 @@ def listing(
     as_json: bool, value: Any, headings: Sequence[str], rows: Iterable[Sequence[object]], *, none: str,
     right: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Print a list: as JSON, or as a table; where there are no rows, ``none`` says so on stderr."""
+    """Print a list as JSON or as a table; if it has no rows, print the text ``none`` on stderr."""
     rows = list(rows)
     if as_json:
         json_page(value)

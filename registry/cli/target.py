@@ -22,7 +22,6 @@ from .run.state_files import find_running
 
 _Answer = TypeVar("_Answer")
 
-
 target_options: Final = together(
     setting_options("redis", "namespace"),
     config_file_option,
@@ -54,12 +53,12 @@ def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:
 
 
 def open_target(settings: Settings) -> AbstractAsyncContextManager[Store]:
-    """A store on the namespace of the command, which must exist: this never creates it (see ``open_existing``)."""
+    """A store on the namespace of the command; a namespace that does not exist is an error (``open_existing``)."""
     return open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CLI))
 
 
 def target_command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a click callback of ``async def work(store, ..., as_json)``, with the options of :func:`target_options`.
+    """Make a click callback of ``async def work(store, ..., as_json)``, with the options of ``target_options``.
 
     ``work`` gets the store of the target, and the command's other arguments and options; an argument
     ``settings`` gets the settings of the command.

@@ -14,12 +14,11 @@ from .options import together
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
-
 _OPTIONS: Final = together(
     click.option("--tls", is_flag=True, help="TLS, without checking the name server's certificate."),
     click.option("--tls-ca", type=_FILE, metavar="FILE",
-                 help="TLS, with name servers whose certificate is signed by one of these (PEM)."),
-    click.option("--tls-cert", type=_FILE, metavar="FILE", help="TLS, showing name servers this certificate (PEM)."),
+                 help="TLS; a CA in this file must have signed the name server's certificate (PEM)."),
+    click.option("--tls-cert", type=_FILE, metavar="FILE", help="TLS; show name servers this certificate (PEM)."),
     click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert, unless it is in that file."),
 )  # fmt: skip
 

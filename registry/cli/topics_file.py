@@ -26,7 +26,7 @@ def parse_topic(text: str) -> TopicConfig:
     """Read ``NAME[:READ[:WRITE[:PERM]]]``; the default is 8:8:6, and WRITE is READ if only READ is given.
 
     Raises:
-        ConfigError: the text is not like this.
+        ConfigError: the text has another form.
     """
     name, *numbers = text.split(":")
     try:

@@ -118,9 +118,9 @@ def test_users(auth):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("user", "add", "b", "--role", "broker"), "a broker speaks for itself only"),
-        (("user", "add", "b", "--role", "broker", "--cluster", "c"), "a broker speaks for itself only"),
-        (("user", "add", "b", "--cluster", "c", "--broker", "b"), "a broker speaks for itself only"),
+        (("user", "add", "b", "--role", "broker"), "a broker may register only itself"),
+        (("user", "add", "b", "--role", "broker", "--cluster", "c"), "a broker may register only itself"),
+        (("user", "add", "b", "--cluster", "c", "--broker", "b"), "a broker may register only itself"),
         (("user", "add", "b", "--role", "god"), "is not one of"),
         (("user", "add", "b", "--network", "10.0.0.1/8"), "has host bits set"),
         (("user", "add", "b", "--from", "here"), "does not appear to be"),

@@ -209,7 +209,7 @@ def test_a_sweeper_that_just_ended_is_not_told_to_be_there():
     assert found(killed, after) == [("ok", "in h:9876")]
     assert found(killed) == [("ok", "in h:9876, which last swept 8.0s ago")]
     assert found(sweeper("a", 1, 50_000), sweeper("b", 1, 99_000)) == [
-        ("warning", "on a, which last swept 50.0s ago, ended without a word"), ("ok", "on b"),
+        ("warning", "on a, which last swept 50.0s ago, is gone: it was killed or cut off"), ("ok", "on b"),
     ]  # fmt: skip
 
 

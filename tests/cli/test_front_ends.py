@@ -55,8 +55,8 @@ def test_nobody_there_is_said(command, target, in_store):
     in_store(lambda store: store.exists())
     result = command("front-ends", **target)
     assert result.stdout == ""
-    assert "no front end has told anything" in result.stderr
-    assert "no sweeper has told anything" in result.stderr
+    assert "no front end has reported its state" in result.stderr
+    assert "no sweeper has reported its state" in result.stderr
 
 
 def test_a_real_front_end_is_named_with_the_peer_of_each_broker(start_up, start, command, redis_url):

@@ -51,7 +51,7 @@ def test_words_find_what_they_mean(words, name):
 
 def test_what_nobody_knows_is_said(command):
     assert search("xyzzyqq") == []
-    assert "nothing is known of 'xyzzyqq'" in command("help", "xyzzyqq", expect=1).output
+    assert "no entry is about 'xyzzyqq'" in command("help", "xyzzyqq", expect=1).output
 
 
 def test_the_command_shows_an_entry_a_list_or_the_help_of_a_command(command):

@@ -95,12 +95,12 @@ def test_print_config_includes_the_shared_configuration(command, redis_url, name
 def test_print_config_without_redis_warns_and_goes_on(command, home):
     result = command("serve", "--redis", f"unix://{home}/nobody.sock", "-p")
     assert "listenPort=9876  (default)" in result.stdout
-    assert "the shared configuration is not among these" in result.stderr
+    assert "the shared configuration is not included" in result.stderr
 
 
 def test_print_config_without_any_redis_says_that_the_shared_configuration_is_unknown(command):
     for name in ("up", "serve", "sweep"):
-        assert "the shared configuration is not among these: no Redis is named" in command(name, "-p").stderr
+        assert "the shared configuration is not included: no Redis is named" in command(name, "-p").stderr
 
 
 def test_print_config_of_up_shows_the_shared_configuration_of_the_one_that_runs(start_up, command, home, run):
@@ -116,7 +116,7 @@ def test_print_config_of_up_shows_the_shared_configuration_of_the_one_that_runs(
     run(change())
     result = command("up", "--data-dir", str(home / "data"), "-p")
     assert "productEnvName=east  (shared configuration)" in result.stdout.splitlines()
-    assert "not among these" not in result.stderr
+    assert "is not included" not in result.stderr
 
 
 def test_print_config_leaves_out_what_the_compat_mode_does_not_know(command, redis_url):

@@ -53,7 +53,7 @@ async def test_nothing_is_imported_over_what_there_is_and_the_command_is_said(ru
     await KvStore(store).put("ORDER_TOPIC_CONFIG", "orders", "broker-b:8")
     found, said = await take_over(file)
     assert found == {"ORDER_TOPIC_CONFIG": {"orders": "broker-b:8"}}
-    assert "1 key(s) that are missing or other in Redis" in said
+    assert "1 key(s) that are missing or different in Redis" in said
     assert f"mqregistry kv import {file}" in said
 
 

@@ -134,7 +134,9 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
         assert then == route
     else:
         assert then.startswith(route)
-        assert re.fullmatch(r"broker-a is so since .*, by \w+ \(direct\) on \S+/\d+\n", then.removeprefix(route))
+        assert re.fullmatch(
+            r"broker-a was last changed at .*, by \w+ \(direct\) on \S+/\d+\n", then.removeprefix(route)
+        )
     then = command("brokers", "--at", at, *past).output
     if quoted:
         [was], [now] = json.loads(then), json.loads(brokers)

@@ -29,7 +29,7 @@ async def check(
 ) -> None:
     """Tell whether USER may do ACTION on all of RESOURCE, and if not, which command would allow it.
 
-    USER may be "anonymous". ACTION is a right. Without RESOURCE: on everything together. Ends with 0 if it is allowed,
+    USER may be "anonymous". ACTION is a right. Without RESOURCE: on everything. Ends with 0 if it is allowed,
     with 1 if not, in every mode.
 
     Without USER: list the users that may change something from any address, because no --from binds them.

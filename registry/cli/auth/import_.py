@@ -26,7 +26,7 @@ from ..target import target_command
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @target_command
 async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> None:
-    """Make the users of FILE, all or none: a broker's plain_acl.yml, or 'users' and 'acls' in the words of ACL 2.0.
+    """Make the users of FILE, all or none. FILE: a broker's plain_acl.yml, or 'users' and 'acls' in words of ACL 2.0.
 
     A user that exists already stays as it is, so a second import changes nothing. Notes say what cannot be taken over.
     """
@@ -73,7 +73,7 @@ def _what(user: User) -> str:
 
 
 def _decode(file: Path) -> Any:
-    """The contents of a YAML or JSON file, every scalar of YAML as its text: a secret of digits is no number.
+    """The contents of a YAML or JSON file. YAML's scalars stay texts, so that a secret of digits is no number.
 
     Raises:
         BadFile: it is neither. The message does not quote the file, which holds secrets.

@@ -37,7 +37,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     enforce  what no rule allows is refused; needs an admin first, and asks if requests were seen that would be refused
     """  # noqa: D301 (\\b is for click)
     policies = PolicyStore(store)
-    if mode == Mode.OFF:  # without reading the rules: this must also work when they cannot be read
+    if mode == Mode.OFF:  # without reading the rules: this must work even if they cannot be read
         await policies.switch_off()
         output.answer(as_json, {"mode": Mode.OFF}, f"off: {_MEANINGS[Mode.OFF]}")
         return

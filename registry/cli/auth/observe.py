@@ -22,8 +22,7 @@ from .secret import age
 async def observe(store: Store, number: int, as_json: bool) -> None:
     """Show the requests that rules refuse, or would with the mode 'enforce', and the command that would allow each.
 
-    Front ends note them, 2,000 kinds at most. The senders of the requests chose the names in them: allow only what you
-    know.
+    Front ends note at most 2,000 kinds of requests. The senders chose the names in them: allow only what you know.
     """
     policy = await PolicyStore(store).read()
     rows = await RefusalStore(store).summary()

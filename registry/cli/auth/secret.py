@@ -20,7 +20,7 @@ from .arguments import user_argument
 
 @click.group()
 def secret() -> None:
-    """Give users secrets, take them away, and see which are in use. A user has two at most: an old and a new one."""
+    """Give users secrets, take them away, and see which are in use. A user has at most two: an old and a new one."""
 
 
 @secret.command()

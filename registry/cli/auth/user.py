@@ -45,7 +45,7 @@ async def add(
     is_broker = Role.BROKER in fields["roles"]
     if is_broker != bool(clusters and brokers) or (not is_broker and (clusters or brokers)):
         raise click.UsageError(
-            "a broker speaks for itself only: --role broker needs --cluster and --broker, and these need --role broker"
+            "a broker may register only itself: --role broker needs --cluster and --broker, both need --role broker"
         )
     rules = [Rule(Effect.ALLOW, (Right.REGISTER,), Kind.CLUSTER, pattern) for pattern in clusters]
     rules += [Rule(Effect.ALLOW, (Right.REGISTER,), Kind.BROKER, pattern) for pattern in brokers]
@@ -62,7 +62,7 @@ async def add(
 @click.option("--clear", multiple=True, type=click.Choice(_LISTS), help="Take all of these away from the user.")
 @target_command
 async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> None:
-    """Change what USER is. Each given option replaces all values that the user had for it."""
+    """Change USER. Each given option replaces all values that the user had for it."""
     given: dict[str, Any] = {key: value for key, value in fields.items() if value}
     for key in clear:
         field = "sources" if key == "from" else key
@@ -149,7 +149,7 @@ async def show(store: Store, name: str, as_json: bool) -> None:
 
 
 def user_json(user: User, used: dict[str, int] | None = None) -> dict[str, Any]:
-    """A user for programs: everything but the secrets themselves."""
+    """A user as JSON, without the secrets themselves."""
     return {
         "name": user.name, "enabled": user.enabled, "roles": user.roles, "rules": user.rules,
         "secrets": [

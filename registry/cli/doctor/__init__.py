@@ -1,1 +1,1 @@
-"""Checks Redis, this machine and the fleet, and says what to do about what does not fit."""
+"""Checks Redis, this machine, front ends and sweepers, and says what to do about each fault."""

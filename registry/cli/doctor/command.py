@@ -28,7 +28,7 @@ _ORDER: Final[tuple[State, ...]] = ("wrong", "warning", "ok")
 @click.option("--pipeline", is_flag=True, help="Also look for what 'mqregistry pipeline' needs: packages, and Java.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any) -> None:
-    """Say what of Redis, this machine and the registry does not fit, and what to do.
+    """Check Redis, this machine and the registry: say what is wrong, and what to do.
 
     Run it on the machine of a front end, with the options, environment and file that 'mqregistry serve' gets. If they
     name no Redis, it checks the 'mqregistry up' that runs here. It changes nothing.

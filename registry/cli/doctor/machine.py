@@ -22,9 +22,9 @@ from ...server.process.port.sockets import bind
 from ...store.connection.fitness import Finding
 from ...tcp_sockets import listeners
 
-# Files of a worker beside its clients' connections: Redis, pipes, the log, what Python has open.
+# Open files of a worker besides its clients' connections: Redis, pipes, the log, files of Python.
 _OTHER_FILES: Final = 200
-# The limit of the alert CertificateExpires in deploy/monitoring.
+# As the alert CertificateExpires in deploy/monitoring has it.
 _RENEW_S: Final = 14 * 86400
 _TLS_WORDS: Final = {
     "certificate": "the certificate, or one of its chain,", "trusted": "the first of the CAs that are trusted",
@@ -82,7 +82,7 @@ def tls(settings: Settings) -> Iterator[Finding]:
 
 
 def ports(settings: Settings, ours: Collection[int]) -> Iterator[Finding]:
-    """Whether the ports are free, or held by this registry; ours: process ids of its workers on this machine."""
+    """Whether the ports are free, or held by this registry; ours: the process ids of its workers here."""
     ours = {*ours, *map(_parent, ours)}  # the parent of a worker holds the ports, too
     for what, port in (("port", settings.listen_port), ("HTTP port", settings.effective_http_port)):
         if port:

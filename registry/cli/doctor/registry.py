@@ -82,7 +82,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     for one in fleet.front_ends:
         if one.state == "gone":
             yield Finding(
-                "front ends", "warning", f"{one.name} on {one.host} is gone, without a word",
+                "front ends", "warning", f"{one.name} on {one.host} is gone: it was killed or cut off",
                 advice="start it again; if it was meant to go, this is forgotten within an hour",
             )  # fmt: skip
         elif one.state != "ready":
@@ -94,7 +94,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     for sweeper in told:
         if sweeper.gone and not sweeper.facts.front_end:
             yield Finding(
-                "sweepers", "warning", f"{_where(sweeper, fleet)}, ended without a word",
+                "sweepers", "warning", f"{_where(sweeper, fleet)}, is gone: it was killed or cut off",
                 advice="start it again; if it was meant to end, this is forgotten within an hour",
             )  # fmt: skip
     sweepers = [sweeper.facts for sweeper in told if not sweeper.gone]
@@ -114,7 +114,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
 
 
 def _sweepers(fleet: Fleet) -> list[SweeperNow]:
-    """All sweepers, without those that are silent and were replaced by a newer one at the same place."""
+    """All sweepers, without silent ones that a newer sweeper at the same place has replaced."""
     newest_ms: dict[str, int] = {}
     for one in fleet.sweepers:
         newest_ms[one.place] = max(one.facts.started_ms, newest_ms.get(one.place, 0))

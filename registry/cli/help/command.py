@@ -35,7 +35,7 @@ def help(ctx: click.Context, words: tuple[str, ...]) -> None:
     found = search(" ".join(words))
     if not found:
         asked = printable(" ".join(words))
-        raise click.ClickException(f"nothing is known of {asked!r}; 'mqregistry help' lists what is")
+        raise click.ClickException(f"no entry is about {asked!r}; 'mqregistry help' lists all")
     best, *others = found
     text = _LINK.sub(lambda link: link[1], best.text)  # a terminal shows the text of a link, without its address
     click.echo(f"{best.title}\n{'-' * len(best.title)}\n\n{text}")

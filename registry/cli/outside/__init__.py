@@ -1,1 +1,1 @@
-"""Commands that compare name servers, ours and Java's, by what they answer over the network."""
+"""Commands that compare the answers of name servers, ours and Java's."""

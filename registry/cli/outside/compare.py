@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import ssl
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from ...compare.report import Report, counts
 from ...errors import RegistryError, StartError
 from ...names import printable
 from ...operators.words import counted
+from ...tasks import set_by_signals
 from .. import output
 from ..exporter import exporting, family
 from ..options import config_file_option, lake_option
@@ -41,7 +41,12 @@ _PREFIX: Final = "mqregistry_compare_"
               help="End at once if nothing differs, else when each difference is past --lasting or gone.")  # fmt: skip
 @length_option("--until-same", "until_same_ms", "End with 0 as soon as nothing differs, else with 1 after that time.")
 @length_option("--every", "every_ms", "The time between full comparisons; differences are checked each second.", "10s")
-@length_option("--lasting", "lasting_ms", "A difference counts when it is older than this, a heartbeat period.", "30s")
+@length_option(
+    "--lasting",
+    "lasting_ms",
+    "A difference counts when it is older than this: unless given, a heartbeat period.",
+    "30s",
+)
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only the routes of these topics; repeatable.")
 @click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
               help="Also ask name servers for this KV namespace: no request lists all. Repeatable.")  # fmt: skip
@@ -146,10 +151,7 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
             told(await comparison.look())
             await comparison.until(told, next_s)
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    looking, stopped = asyncio.create_task(look_on()), asyncio.create_task(stop.wait())
+    looking, stopped = asyncio.create_task(look_on()), asyncio.create_task(set_by_signals().wait())
     await asyncio.wait((looking, stopped), return_when=asyncio.FIRST_COMPLETED)
     if looking.done():
         await looking

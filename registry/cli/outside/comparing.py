@@ -22,9 +22,9 @@ _MOST_TOPICS_AGAIN: Final = 1000
 class Comparing:
     """A comparison that goes on.
 
-    It soon reads differing cells again, at all sides at the same moment. A change reaches one side before the other, so
-    a look in the middle of a change finds a difference; but even a cell that changes often is hardly ever in the middle
-    of a change at every look. So a cell counts only if it differs at every look, for longer than ``lasting_ms``.
+    A cell is one value that is compared, e.g. the permission of a topic at a broker name. A change reaches one side
+    before the other, so a cell may differ for a moment. Cells that differ are read again soon, at all sides at the same
+    moment; a cell counts only if it differed at every look for longer than ``lasting_ms``.
     topics, kv_namespaces: see :func:`look_at`.
     """
 

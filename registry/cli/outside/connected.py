@@ -35,7 +35,7 @@ def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | 
     listening = {one.inode for one in sockets if one.state == LISTENS and one.port in ports}
     owners = owners_of({one.inode for one in sockets})
     of_brokers = {owner for inode in listening for owner in owners.get(inode, ())} | {os.getpid()}
-    # a process may use one port for connections to several places, so only both ends together name a connection
+    # a process may use one port for several connections, so only both ends together identify a connection
     far_ends = {(one.host, one.port, one.peer_host, one.peer_port): one for one in sockets}
     found = []
     for one in sockets:

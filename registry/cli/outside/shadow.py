@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import ssl
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from ...shadow.counts import Counts, quantile_s
 from ...shadow.relay import Relay
 from ...shadow.repeats import Repeats
 from ...shadow.tap import Tap
-from ...tasks import wait_within
+from ...tasks import set_by_signals, wait_within
 from .. import output
 from ..exporter import exporting, family, listen_address
 from ..read.tables import one_name_server
@@ -34,7 +33,7 @@ _DIFFERENT: Final = 1
 
 
 class _Now:
-    """A shadow at work: what it has found so far, for people, programs and Prometheus."""
+    """What ``shadow`` has found so far, as text, JSON and metrics."""
 
     def __init__(self, relay: Relay, repeats: Repeats, counts: Counts) -> None:
         self._relay, self._repeats, self._counts = relay, repeats, counts
@@ -133,7 +132,12 @@ def _histogram(name: str, text: str, took: dict[str, Durations]) -> Metric:
 @click.option("--java", required=True, metavar="HOST:PORT", help="The name server whose answers clients get.")
 @click.option("--ours", required=True, metavar="HOST:PORT", help="The name server that is asked the same.")
 @length_option("--every", "every_ms", "The time between reports.", "10s")
-@length_option("--lasting", "lasting_ms", "A difference counts when it is older than this, a heartbeat period.", "30s")
+@length_option(
+    "--lasting",
+    "lasting_ms",
+    "A difference counts when it is older than this: unless given, a heartbeat period.",
+    "30s",
+)
 @click.option("--most", "most_per_s", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
               help="Repeat at most this many reads a second.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
@@ -163,9 +167,7 @@ def shadow(
         repeats = Repeats(to, asked, counts, lasting_ms=lasting_ms, most_per_s=most_per_s, timeout_s=timeout_s, tls=tls)
         relay = Relay(host, port, to.host, to.port, lambda: Tap(counts, repeats.offer))
         now = _Now(relay, repeats, counts)
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stop = set_by_signals()
         with exporting(listen, now.exposition):
             try:
                 async with repeats, relay:

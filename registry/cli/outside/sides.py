@@ -55,7 +55,7 @@ class Side(Protocol):
 
 
 class NameServerSide:
-    """A name server, ours or Java's, asked over one connection, many requests under way at a time."""
+    """A name server, ours or Java's. All requests use one connection, many at the same time."""
 
     def __init__(self, address: NameServerAddress, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
         self.name = str(address)

@@ -27,7 +27,7 @@ def title(step: Step, *, back: bool) -> str:
 
 
 def commands(step: Step, lists: Lists, *, back: bool) -> list[str]:
-    """The command lines of a step; a line that begins with # says what to do where no command is the same for all."""
+    """The command lines of a step; where no command fits all machines, a line that begins with # says what to do."""
     old, new, clusters = lists
     names = clusters or ["CLUSTER"]
     match step:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 _LONG = 1000  # an event may have 25 kB
-_COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"}  # everything else: with the replay
+_COMPARED_WITH = {"bronze": "the stream has", "gold": "calculated again it is"}  # everything else: with the replay
 
 
 @click.command()

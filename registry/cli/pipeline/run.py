@@ -21,41 +21,26 @@ from .session import SparkStart, conf_option, spark_options
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End when everything that is there now is in the tables.")
+@click.option("--once", is_flag=True, help="End when the tables have everything that is in the streams now.")
 @click.option(
-    "--interval",
-    "interval_s",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
+    "--interval", "interval_s", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS",
     help="Time between two batches of a stream.",
-)
+)  # fmt: skip
 @spark_options
 @conf_option
 @click.option(
-    "--max-entries",
-    type=click.IntRange(min=1),
-    default=250_000,
-    show_default=True,
-    metavar="N",
+    "--max-entries", type=click.IntRange(min=1), default=250_000, show_default=True, metavar="N",
     help="The most entries of one batch.",
-)
+)  # fmt: skip
 @click.option(
-    "--reader",
-    default="pipeline",
-    show_default=True,
-    metavar="NAME",
-    help="Name of this lake as a reader: Redis keeps entries until the reader has them. Each lake needs another name.",
-)
+    "--reader", default="pipeline", show_default=True, metavar="NAME",
+    help="Name of this lake as a reader: Redis keeps entries until the reader has them. Each lake needs its own name.",
+)  # fmt: skip
 @click.option("--accept-gap", is_flag=True, help="If entries were lost, continue with a new snapshot of the tables.")
 @click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="PORT",
+    "--metrics-port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
     help="Port of /metrics, /healthz and /readyz of this pipeline; 0 = off.",
-)
+)  # fmt: skip
 @lake_option
 @also_option("A namespace that fails does not stop the others.")
 @setting_options("redis", "namespace", "bind_address")

@@ -19,7 +19,7 @@ _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, 
 
 
 class SparkStart(NamedTuple):
-    """How Spark is to be started, by the options of a command."""
+    """How to start Spark, from the options of a command."""
 
     master: str
     driver_memory: str
@@ -44,7 +44,7 @@ class SparkStart(NamedTuple):
 
 
 def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[click.Context, click.Parameter, str], str]:
-    """The callback that checks an option's value at once: Spark would refuse it seconds later, with a stack trace."""
+    """A callback that checks an option's value; Spark would refuse it only seconds later, with a stack trace."""
 
     def check(ctx: click.Context, param: click.Parameter, text: str) -> str:
         if not pattern.fullmatch(text):
@@ -66,7 +66,6 @@ conf_option: Final = click.option(
     "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs,
     help="A setting of Spark, e.g. spark.ui.enabled=true; may be repeated.",
 )  # fmt: skip
-
 
 _OPTIONS: Final = together(
     click.option(

@@ -17,7 +17,7 @@ from ..extras import extra
 from ..options import lake_option
 from .session import namespace_options
 
-_MOST_ROWS = 1000  # of a table for people
+_MOST_ROWS = 1000  # of the table on the terminal
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -40,7 +40,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def sql(
     query: str | None, as_json: bool, as_csv: bool, time_zone: str | None, lake: str, namespace: str
 ) -> None:  # fmt: skip
-    """Answer QUERY, in DuckDB's SQL, from the pipeline's tables; - reads it from stdin. It needs no Spark and no Redis.
+    """Answer QUERY, SQL of DuckDB, from the pipeline's tables, without Spark and Redis. - reads QUERY from stdin.
 
     Without QUERY the tables are listed; 'DESCRIBE routes' lists the columns of one. A query can only read, and only
     these tables: no file of this machine, no network.

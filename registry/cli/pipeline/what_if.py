@@ -46,15 +46,15 @@ def what_if(
 ) -> None:  # fmt: skip
     """Tell which topics would have lost their last writable queue, their last master or their route.
 
-    It looks at every instant of the time at which something changed, in the pipeline's tables, and also tells how many
-    of the lookups that clients made would have had no route. It needs no Redis.
+    In the pipeline's tables, it looks at every instant of the period at which something changed. It also counts the
+    lookups of clients that would have had no route. It needs no Redis.
 
     \b
     mqregistry pipeline what-if --lose zone=b --from -30d
     mqregistry pipeline what-if --lose broker=broker-a,broker-b --at 14:03
     """  # noqa: D301 (\\b is for click)
     if at_ms is not None and (from_ms is not None or to_ms is not None):
-        raise click.UsageError("--at is one instant, --from and --to are a time: give one of them")
+        raise click.UsageError("--at is one instant, --from and --to are a period: give one of them")
     from mqregistry.pipeline.lake.lake import Lake
     from mqregistry.pipeline.past.travel import all_pasts, find_past, no_past
     from mqregistry.pipeline.what_if import ask as work

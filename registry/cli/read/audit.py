@@ -1,9 +1,9 @@
-"""``audit``: who changed what, from the stream of changes; of one topic with its route before and after."""
+"""``audit``: shows who changed what, from the stream of changes; for one topic with its route before and after."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -24,16 +24,12 @@ from ..target import target_command
 from ..time_options import instant_option
 from .watch import line
 
-_MOST: Final = 50
-
 
 @click.command()
 @click.option(
-    "--topic",
-    metavar="TOPIC",
-    shell_complete=complete_names.topics,
+    "--topic", metavar="TOPIC", shell_complete=complete_names.topics,
     help="Only changes of its route, each with the route before and after.",
-)
+)  # fmt: skip
 @click.option(
     "--broker", metavar="NAME", shell_complete=complete_names.broker_names, help="Only changes of this broker name."
 )
@@ -41,25 +37,22 @@ _MOST: Final = 50
     "--user", metavar="USER", help="Only what this user of the registry, of an operating system or of Redis caused."
 )
 @click.option("--peer", metavar="HOST[:PORT]", help="Only what came from this address, or from a program on this host.")
-@instant_option("--since", "since_ms", "Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.")
-@instant_option("--until", "until_ms", "Only what happened up to then.")
+@instant_option(
+    "--since", "since_ms", "Only what happened since this time: 2026-11-21T14:03, 14:03 (the last one), -2h."
+)
+@instant_option("--until", "until_ms", "Only what happened up to this time.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV instead of lines, for spreadsheets.")
 @click.option("--denied", is_flag=True, help="Requests that were refused, or would be with 'auth mode enforce'.")
 @click.option(
-    "-n",
-    "--number",
-    type=click.IntRange(min=0),
-    default=_MOST,
-    show_default=True,
-    metavar="N",
+    "-n", "--number", type=click.IntRange(min=0), default=50, show_default=True, metavar="N",
     help="The last N; 0: all that the stream holds.",
-)
+)  # fmt: skip
 @target_command
 async def audit(
     store: Store, topic: str | None, broker: str | None, user: str | None, peer: str | None, since_ms: int | None,
     until_ms: int | None, as_csv: bool, denied: bool, number: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show who changed what, the newest last: which user or address, how that is known, through which front end.
+    """Show who changed what, the newest last: which user or address, how the user proved it, and the front end.
 
     It reads the stream of changes, which keeps a week unless it is set otherwise ('mqregistry streams'). For earlier
     times see 'mqregistry route TOPIC --at TIME'.
@@ -67,10 +60,10 @@ async def audit(
     if since_ms is not None and until_ms is not None and until_ms < since_ms:
         raise click.UsageError(f"--until {output.moment(until_ms)} is before --since {output.moment(since_ms)}")
     if as_csv and (as_json or denied):
-        raise click.UsageError("--csv writes changes: neither --json nor --denied goes with it")
+        raise click.UsageError("--csv writes changes as CSV: leave out --json and --denied")
     if denied:
         if topic is not None or broker is not None:
-            raise click.UsageError("--denied lists requests: --topic and --broker do not choose from them")
+            raise click.UsageError("--denied lists requests: --topic and --broker cannot filter requests")
         await _show_refusals(store, user, peer, since_ms or 0, until_ms, number, as_json)
         return
     wanted = [by_author(user, peer)] if user is not None or peer is not None else []
@@ -96,7 +89,7 @@ async def audit(
 
 
 async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: int) -> tuple[list[Change], bool]:
-    """The last ``number`` wanted ones of ``changes`` (newest first), the newest last; and whether there are earlier."""
+    """The last ``number`` wanted changes, oldest first, and whether there are earlier; ``changes``: newest first."""
     found: list[Change] = []
     async for change in changes:
         if all(one(change) for one in wanted):
@@ -144,7 +137,7 @@ async def _show_topic(
             output.answer(as_json, told, *lines)
     if history.uncertain:
         names = ", ".join(sorted(set(history.uncertain)))
-        click.echo(f"nothing tells whether {topic} was at these broker names, which were removed: {names}", err=True)
+        click.echo(f"whether {topic} was at these broker names, which were removed, is not known: {names}", err=True)
     await _say_what_is_not_shown(store, since_ms, len(shown), more=len(shown) < len(steps))
 
 

@@ -1,4 +1,4 @@
-"""``route --follow``: each change of one topic's route as it happens, with who caused it, old and new."""
+"""``route --follow``: shows each change of a topic's route as it happens: its author, the route before and after."""
 
 from __future__ import annotations
 

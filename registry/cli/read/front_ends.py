@@ -17,7 +17,7 @@ _NUMBERS: Final = ("PID", "UP", "TOLD", "SEQ", "BEHIND", "CONNECTIONS", "BROKERS
 @click.command("front-ends")
 @target_command
 async def front_ends(store: Store, as_json: bool) -> None:
-    """Show each front end: where it is reached, whether it is ready, how far behind; and each sweeper.
+    """Show each front end and sweeper: its address, whether it is ready, how far it is behind Redis.
 
     A process that was killed or cut off from Redis is shown as gone for an hour.
     """
@@ -28,12 +28,12 @@ async def front_ends(store: Store, as_json: bool) -> None:
     if fleet.front_ends:
         click.echo(_front_ends_text(fleet))
     else:
-        click.echo("no front end has told anything of itself in the last hour", err=True)
+        click.echo("no front end has reported its state in the last hour", err=True)
     if fleet.sweepers:
         click.echo(f"\n{_sweepers_text(fleet)}")
     else:
         click.echo(
-            "no sweeper has told anything of itself in the last hour: brokers that fall silent stay in the tables",
+            "no sweeper has reported its state in the last hour: brokers that fall silent stay in the tables",
             err=True,
         )
 
@@ -55,7 +55,7 @@ def _front_ends_text(fleet: Fleet) -> str:
 
 
 def _ago(fleet: Fleet, ms: int) -> str:
-    """The age of a moment; a start time is by the clock of its machine, which may be ahead of the clock of Redis."""
+    """How long ago a moment was. 0 for a start time from a machine whose clock is ahead of the clock of Redis."""
     return output.duration(max(0, fleet.now_ms - ms))
 
 

@@ -101,8 +101,8 @@ class LakePast:
     def report(self) -> tuple[str, int]:
         """The report of the last 24 hours that the lake knows, and the end of these (ms).
 
-        A process of its own makes it: drawing the charts holds Python's lock for seconds, in which this process could
-        answer no request, and takes more memory than the console has.
+        A process of its own makes it: drawing the charts holds Python's lock for seconds, during which the console
+        would answer no request, and takes much memory.
 
         Raises:
             StartError: there are no figures, the packages for the report are not installed, or it failed.

@@ -1,4 +1,4 @@
-"""``redis-cli``: Redis's own command line on the Redis that holds the tables, wherever that is."""
+"""``redis-cli``: runs Redis's own command line on the Redis that holds the tables."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
 
 
 class _Words(NamedTuple):
-    """What the arguments ask for, on a machine without redis-cli. command: one with its arguments, or () for --scan."""
+    """The parsed arguments, where redis-cli is missing. command: a Redis command with its arguments; () for --scan."""
 
     command: tuple[str, ...]
     is_raw: bool
@@ -125,7 +125,7 @@ def is_text(command: Sequence[str]) -> bool:
 
 
 def raw_reply(reply: Any) -> bytes:
-    """A reply as redis-cli shows it to a program: each value on a line, as it is."""
+    """A reply as redis-cli shows it to a program: each value on a line, unchanged."""
     if isinstance(reply, list | tuple):
         return b"\n".join(map(raw_reply, reply))
     if reply is None:
@@ -146,8 +146,7 @@ def connection_options(address: RedisAddress, timeout_ms: int) -> tuple[list[str
         timeout_ms: for asking the Sentinels which Redis is the master.
 
     Returns:
-        options of redis-cli, and the password, which belongs into its environment: other users of the machine see
-        a program's arguments.
+        options of redis-cli, and the password for its environment: other users of the machine see its arguments.
 
     Raises:
         StoreUnavailable: no Sentinel answers.
@@ -200,7 +199,7 @@ def reply_lines(reply: Any) -> Iterator[str]:
 
 
 def quoted(text: bytes) -> str:
-    """A text as redis-cli shows it: between quotes, with the numbers of bytes that are not printable ASCII."""
+    """A text as redis-cli shows it: between quotes, with escapes for bytes that are not printable ASCII."""
     return (
         '"' + "".join(_QUOTED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in text) + '"'
     )

@@ -1,4 +1,4 @@
-"""``route``: where a topic is, from Redis, from a name server, or (a past moment) from the lake."""
+"""``route``: shows a topic's route, from Redis, from a name server, or a past route from the lake."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ from .tables import check_source
 @click.command()
 @click.argument("topic", shell_complete=complete_names.topics)
 @click.option(
-    "--namesrv",
-    metavar="HOST:PORT[;HOST:PORT]",
-    help="Ask name servers, ours or Java's: 'host:port;host:port'.",
+    "--namesrv", metavar="HOST:PORT[;HOST:PORT]", help="Ask name servers, ours or Java's: 'host:port;host:port'."
 )
-@click.option("--follow", is_flag=True, help="Then show each change with its author, old and new, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Also show each change until Ctrl-C: author, route before and after.")
 @tls_options
 @at_option
 @lake_option
@@ -52,13 +50,12 @@ def route(
         found, origins = read_route_at(topic, at_ms, lake, flags, config_file)
         _show_route(topic, found, as_json)
         if not as_json:
-            output.show(*(f"{name} is so since {output.moment(at.ms)}, by {at.by or 'somebody not known'}"
+            output.show(*(f"{name} was last changed at {output.moment(at.ms)}, by {at.by or 'somebody not known'}"
                           for name, at in sorted(origins.items())))  # fmt: skip
         return
     if namesrv is not None:
         run(_route_by_name_server(topic, namesrv, tls, as_json))
         return
-
     if follow:
         from .follow_route import follow_route
         from .watch import until_interrupted

@@ -43,8 +43,8 @@ def tables(
 ) -> None:  # fmt: skip
     """Show the tables as a Java NameServer holds them, under Java's names: all five, or each named TABLE.
 
-    The tables in Redis are read, unless --namesrv names a name server. A name server does not tell its brokerLiveTable,
-    and tells of its filterServerTable only what is in the routes of topics.
+    The tables in Redis are read, unless --namesrv names a name server. No request reads the brokerLiveTable of a name
+    server; its filterServerTable is read from the routes of topics.
     """
     check_source(namesrv, at_ms, tls, flags)
     if at_ms is not None:
@@ -65,7 +65,7 @@ def check_source(namesrv: str | None, at_ms: int | None, tls: ssl.SSLContext | N
             raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
         return
     if at_ms is not None:
-        raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
+        raise click.UsageError("--namesrv shows the present, --at the past: give one of them")
     if given := [f"--{name}" for name, value in flags.items() if value is not None]:
         raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
 
@@ -131,7 +131,7 @@ def _show(found: JavaTables, names: Sequence[str], as_json: bool) -> None:
 
 def _text(name: str, told: Any) -> str:
     if told is None:
-        return f"{name}\n  (no request of the protocol tells it)"
+        return f"{name}\n  (no request reads it)"
     if not told:
         return f"{name}\n  (empty)"
     shown = output.table(_HEADINGS[name], _rows(name, told), right=_NUMBERS)

@@ -46,7 +46,9 @@ class RedisAway:
 
 
 @click.command()
-@click.option("--from-start", is_flag=True, help="Begin with the oldest change that is kept, not with the next one.")
+@click.option(
+    "--from-start", is_flag=True, help="Begin with the oldest change in the stream, not with the next change."
+)
 @click.option("-n", "--number", type=click.IntRange(min=1), metavar="N", help="End after N changes.")
 @target_options
 def watch(
@@ -58,10 +60,9 @@ def watch(
 
 
 async def until_interrupted(watch_until: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run something that shows changes until Ctrl-C.
+    """Run something that shows changes until Ctrl-C, which cancels it and sets ``stop``.
 
-    A cancellation alone is not enough: the Redis client can swallow it while one of its timeouts ends. So ``stop`` is
-    set, too.
+    To cancel is not enough: the Redis client can swallow a cancellation that comes while one of its timeouts ends.
     """
     stop = asyncio.Event()
     watching = asyncio.ensure_future(watch_until(stop))

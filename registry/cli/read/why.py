@@ -1,4 +1,4 @@
-"""``why``: whether a topic exists, existed or never did, who ended it, and who asks for it."""
+"""``why``: says whether a topic exists or existed, who ended its route, and who asks for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..target import target_command
 async def why(store: Store, settings: Settings, topic: str, as_json: bool) -> None:
     """Say why TOPIC has a route, or why clients get 'No route info of this topic'.
 
-    If it has none, this says since when, which change ended the route, who made that change, where the topic was until
-    then, which names are nearly the same, how often clients asked for it in vain within the last day, and the addresses
-    of some of these clients. The command then ends with 1.
+    If it has none, this says when the route ended, by which change and author, and where the topic was. It proposes
+    similar names. It shows how often clients asked for the topic within the last day, with the addresses of some of
+    them. The command then ends with 1.
 
     \b
     Example: mqregistry why orders

@@ -40,24 +40,18 @@ from .state_files import name_servers_or
     "--cluster", "cluster_name", default="DefaultCluster", show_default=True, metavar="NAME", help="clusterName."
 )
 @click.option("--id", "broker_id", type=int, default=0, show_default=True, help="brokerId; 0 is the master.")
-@click.option(
-    "--addr",
-    "broker_addr",
-    default="127.0.0.1:10911",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="brokerAddr: what clients connect to.",
-)
+@click.option("--addr", "broker_addr", default="127.0.0.1:10911", show_default=True, metavar="HOST:PORT",
+              help="brokerAddr: what clients connect to.")  # fmt: skip
 @click.option("--ha-addr", "ha_server_addr", default="", metavar="HOST:PORT", help="Where slaves replicate from.")
 @click.option("--topics", "files", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True),
               help="File of topics, YAML or JSON, or a Java broker's topics.json. May be repeated.")  # fmt: skip
 @click.option("--topic", "texts", multiple=True, metavar="NAME:READ:WRITE:PERM", help="One topic. May be repeated.")
 @click.option("--system-topics/--no-system-topics", default=True,
-              help="Whether it also has the topics that a Java broker makes by itself: TBW102, SELF_TEST_TOPIC ...  "
-              "[default: it has]")  # fmt: skip
+              help="Also register the topics that a Java broker makes by itself: TBW102, SELF_TEST_TOPIC ...  "
+              "[default: yes]")  # fmt: skip
 @click.option("-n", "--namesrv", metavar="ADDRESSES", help=f"'host:port;host:port'. [env: {NAMESRV_ADDR}; else the "
               "'mqregistry up' that runs here]")  # fmt: skip
-@click.option("--redis", metavar="URL", help="Write to this Redis itself instead, without a name server.")
+@click.option("--redis", metavar="URL", help="Write to this Redis directly, without a name server.")
 @click.option("--namespace", default="default", show_default=True, help="The registry's namespace; only with --redis.")
 @click.option("--compat", type=click.Choice(["5.x", "4.8"]), default="5.x", show_default=True,
               help="The compat mode of the registry; only with --redis.")  # fmt: skip
@@ -67,7 +61,7 @@ from .state_files import name_servers_or
               help="brokerPermission; with 4 the broker takes no messages.")  # fmt: skip
 @click.option("--zone", "zone_name", metavar="NAME", help="zoneName.")
 @click.option("--period", type=click.FloatRange(min=0.01), metavar="SECONDS",
-              help="Time between registrations.  [default: 30, first after 10]")  # fmt: skip
+              help="Time between registrations.  [default: 30; the first after 10]")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0.01), default=6.0, show_default=True, metavar="SECONDS",
               help="The longest time that one registration may take.")  # fmt: skip
 @click.option("--need-register", is_flag=True,
@@ -79,18 +73,12 @@ from .state_files import name_servers_or
               help="Send a heartbeat (904) every second; after 10 s without one the broker is removed.")  # fmt: skip
 @click.option("--split", type=click.IntRange(min=1), metavar="N", help="Send at most N topics in one registration.")
 @tls_options
-@click.option(
-    "--stay/--leave",
-    default=False,
-    help="At the end: only close the connection, or unregister (UNREGISTER_BROKER, 104).  [default: leave]",
-)
+@click.option("--stay/--leave", default=False,
+              help="At the end: only close the connection, or unregister (UNREGISTER_BROKER, 104).  "
+              "[default: leave]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print each result as a JSON object on one line.")
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Print the result of every registration, not only a result that differs from the one before.",
-)
+@click.option("-v", "--verbose", is_flag=True,
+              help="Print every result; without -v only a result that differs from the previous one.")  # fmt: skip
 def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) -> None:
     """Register a broker until Ctrl-C, and print what each name server answers.
 
@@ -130,7 +118,7 @@ def _config(options: dict[str, Any]) -> BrokerConfig:
 
 
 class _Drill:
-    """One run of the command: the broker, and what is printed."""
+    """One run of the command: the broker, and the output."""
 
     def __init__(self, config: BrokerConfig, topics: TopicTable, own_topics: int, options: dict[str, Any]) -> None:
         self._own_topics = own_topics

@@ -45,7 +45,7 @@ _NICE: Final = 10
     "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), metavar="PORT",
     help="Port to listen on; 0: any that is free.",
 )  # fmt: skip
-@click.option("--actions", is_flag=True, help="Let pages change something. Without it they only read.")
+@click.option("--actions", is_flag=True, help="Let pages change the tables. Without this option pages only read.")
 @click.option(
     "--login", is_flag=True,
     help="Ask for a user of the registry and one of its secrets; users then see and do what their rights allow.",
@@ -65,8 +65,7 @@ _NICE: Final = 10
 )  # fmt: skip
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS",
-    help="Address or network of a proxy whose X-Forwarded-For says which address a browser has. May be given several "
-    "times.",
+    help="Address or network of a proxy that names browsers' addresses in X-Forwarded-For. May be given several times.",
 )  # fmt: skip
 @click.option("--root-path", default="", metavar="PATH", help="The path below which a proxy shows the console.")
 @click.option(

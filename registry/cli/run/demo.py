@@ -172,7 +172,7 @@ It keeps running, and the three brokers keep registering. In another shell, try:
 
   and with RocketMQ's own tools: mqadmin clusterList -n {settings.bind_address}:{settings.listen_port}
 
-Ctrl-C ends it, and everything that belongs to it is gone."""
+Ctrl-C ends it and deletes its data."""
     )
 
 

@@ -76,7 +76,7 @@ async def kill_name_server(store: Store, client: LookingUp) -> None:
         await asyncio.sleep(_AGAIN_S)
     lost = client.without - without
     click.echo(
-        "It was there again with all routes, which are in Redis: no broker had to register. The client waited for "
+        "It is back with all routes, which are in Redis: no broker had to register. The client waited for "
         f"{client.longest_s * 1000:.0f} ms at most; {lost} of its {client.answers:,} lookups found no route since then."
     )
 
@@ -84,7 +84,7 @@ async def kill_name_server(store: Store, client: LookingUp) -> None:
 async def play_minute(
     store: Store, topic: str, name: str, come_back: Callable[[], Awaitable[None]], at_s: float = 1.0
 ) -> None:
-    """A minute of the registry's life, in which somebody takes a broker's write permission and deletes a topic.
+    """Play a minute in which somebody takes a broker's write permission and deletes a topic.
 
     Args:
         come_back: makes the dead master register again. at_s: how long a second of that minute takes.
@@ -100,7 +100,7 @@ async def play_minute(
     await come_back()
     click.echo("0:50  the master that died is back")
     await asyncio.sleep(10 * at_s)
-    click.echo("1:00  That is a minute to slide through in the console. Who was it? mqregistry audit shows it, too.")
+    click.echo("1:00  The console can show each moment of this minute, and who did it. mqregistry audit shows it, too.")
 
 
 @contextlib.contextmanager

@@ -76,7 +76,7 @@ def _zip(source: str, target: str) -> None:
 
 
 def _compress(source: str, target: str) -> None:
-    import gzip  # once in 50 MiB
+    import gzip  # only a full file needs it
     import shutil
 
     try:
@@ -89,7 +89,7 @@ def _compress(source: str, target: str) -> None:
 
 
 class _LogFile(RotatingFileHandler):
-    """The rotating log file, which the thread of an outlet writes: a disk that is full or slow delays nobody."""
+    """The rotating log file. A thread writes it, so that a full or slow disk delays nobody."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
@@ -111,7 +111,7 @@ class _LogFile(RotatingFileHandler):
             self.stream = self._open()
         if self.stream.seek(0, io.SEEK_END) + len(text) > self.maxBytes:
             self.doRollover()
-        torn, self._torn = self._torn, True
+        torn, self._torn = self._torn, True  # a write that fails may leave a part of a line
         self.stream.write("\n" + text if torn else text)
         self._torn = False
 

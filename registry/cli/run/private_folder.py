@@ -1,6 +1,6 @@
 """Lets only the user who runs ``up`` read what it writes: the folder has mode 0700, its files 0600.
 
-A user who may read the append-only file reads every table; one who may write to the socket changes them.
+A user who may read the append-only file can read every table; a user who may write to the socket can change them.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def probe(
 ) -> None:  # fmt: skip
     """Ask each name server of a list for its brokers (106) and for routes (105); compare what they answer.
 
-    Ends with 1 when one does not answer, has no route of a topic that was asked for, or when they do not agree.
+    Ends with 1 when a name server does not answer or has no route for one of the topics, or when the answers differ.
     """
     try:
         addresses = NameServerAddresses(namesrv)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @no_wait_option
 @click.option(
     "--fresh", is_flag=True, envvar="MQREGISTRY_FRESH",
-    help="Say that this Redis is new, and was not emptied: an unknown topic gets code 17 at once. Without --fresh, a "
-    "namespace that is new gives every broker that lives 35 s to register first.",
+    help="Say that this Redis is new and has lost nothing: an unknown topic gets code 17 at once. Without --fresh, a "
+    "new namespace first gives live brokers 35 s to register.",
 )  # fmt: skip
 def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bool, **flags: Any) -> None:
     """Serve the tables of an external Redis (6.2 or later), Sentinel or Redis Cluster.

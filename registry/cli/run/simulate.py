@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import ssl
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from ...client.addresses import NAMESRV_ADDR, NameServerAddresses
 from ...errors import ConfigError, RegistryError
 from ...events.by import CLI, this_process
 from ...store.store import Store
+from ...tasks import set_by_signals
 from ..options import setting_options
 from ..target import find_target
 from ..time_options import length_ms
@@ -58,22 +58,15 @@ _PROGRESS_EVERY_S: Final = 0.5
               help="heartbeatTimeoutMillis of the brokers.  [default: 120 s scaled, at least 3000]")  # fmt: skip
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the planned operations to FILE, one per line; - is standard output.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only plan.")
-@click.option("--past", metavar="NAMESPACE", help="Write the day into this new namespace of Redis as if it were over, "
-              "with the intervals of real brokers: as fast as Redis takes it, without name servers.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only make the plan; send nothing.")
+@click.option("--past", metavar="NAMESPACE", help="Write the day as a past day into this new namespace of Redis, "
+              "without name servers and as fast as Redis takes it; intervals are those of real brokers.")  # fmt: skip
 @setting_options("redis")
 @tls_options
 def simulate(
-    namesrv: str | None,
-    past: str | None,
-    redis: str | None,
-    scale: float,
-    duration_ms: int,
-    plan_file: Path | None,
-    dry_run: bool,
-    tls: ssl.SSLContext | None,
-    **shape: Any,
-) -> None:
+    namesrv: str | None, past: str | None, redis: str | None, scale: float, duration_ms: int, plan_file: Path | None,
+    dry_run: bool, tls: ssl.SSLContext | None, **shape: Any,
+) -> None:  # fmt: skip
     """Play a cluster's day: brokers beat, flap, hang, lose masters and leave; clients look up topics.
 
     It sends the requests of RocketMQ's own brokers and clients over the network. Ctrl-C ends it: every broker
@@ -149,9 +142,7 @@ async def _write_past(plan: DayPlan, settings: Settings) -> Outcome:
 
 async def _watched(simulation: Simulation | PastDay, scale: float) -> Outcome:
     """Play a day, or write one; Ctrl-C ends it."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = set_by_signals()
     progress = asyncio.create_task(_progress(simulation, scale))
     try:
         outcome = await simulation.run(stop)

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK: Final = "up.lock"
 _STATE: Final = "up.json"
-# A command that checks the lock holds it for a moment: that does not mean that another "up" runs.
+# A command that checks the lock also holds it for a moment; only a lock that stays held means that an "up" runs.
 _LOCK_TRIES: Final = 10
 _LOCK_PAUSE_S: Final = 0.02
 
@@ -141,7 +141,7 @@ def find_running() -> list[Running]:
 
 
 def name_servers_or(given: str | None, advice: str) -> str:
-    """The name servers of an option or of NAMESRV_ADDR, else the one that runs here, else a ConfigError: the advice."""
+    """Name servers of an option or of NAMESRV_ADDR, else the one that runs here, else a ConfigError (``advice``)."""
     from ...client.addresses import NAMESRV_ADDR  # few commands need it
 
     if found := given or os.environ.get(NAMESRV_ADDR, ""):

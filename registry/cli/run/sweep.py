@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 from ...config.settings import Settings
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, this_process
+from ...tasks import set_by_signals
 from ..options import config_file_option, no_wait_option, print_option, setting_options, start_settings
 from .logging_setup import configure_logging
 
@@ -29,12 +29,9 @@ logger = logging.getLogger("mqregistry.worker.sweeper")
 @print_option
 @no_wait_option
 @click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="PORT",
+    "--metrics-port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
     help="Port of /metrics and /healthz of this sweeper; 0 = off. It ignores httpPort, which is for front ends.",
-)
+)  # fmt: skip
 def sweep(config_file: Path | None, print_config: bool, no_wait: bool, metrics_port: int, **flags: Any) -> None:
     """Remove brokers whose heartbeats stopped, in a process of its own (front ends then run with --no-sweep).
 
@@ -57,9 +54,7 @@ async def _run(settings: Settings, *, wait: bool) -> None:
     from ...server.process.port.sockets import advertised
     from ...store.store import Store
 
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = set_by_signals()
     try:
         store = Store(
             settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat,

@@ -36,7 +36,7 @@ DEFAULTS: Final = {"bind_address": "127.0.0.1", "shutdown_wait_time_seconds": 3}
 _LOOK_EVERY_S: Final = 0.25
 _START_LOOK_EVERY_S: Final = 0.01
 _RESTART_MOST_S: Final = 5.0
-_CONSOLE_PORT: Final = 4  # more than the port of the name server: 9880
+_CONSOLE_PORT: Final = 4  # the console's port minus the name server's port: 9880 - 9876
 _LOG_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -102,12 +102,12 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
 
     Args:
         kind: up or demo, for the state file.
-        beside: called with the settings in effect when the name server answers; when one of them ends, all ends.
+        beside: started with the settings in effect when the name server answers; when one of them ends, ``up`` ends.
         quiet: print no boot line.
     """
     data_dir = _data_dir(settings)
     if settings.redis and not quiet:
-        logger.warning("up brings a Redis of its own: redis (%s) is not used", settings.source("redis"))
+        logger.warning("up starts a Redis of its own: redis (%s) is not used", settings.source("redis"))
     with locked(data_dir), contextlib.ExitStack() as stack:
         redis = EmbeddedRedis(data_dir)
         _shorten(redis.log_file)
@@ -195,7 +195,7 @@ def _shorten(log_file: Path) -> None:
 
 
 async def _relay_log(log_file: Path) -> None:
-    """Log the warnings of Redis, but not those that it writes while it starts; other lines are only in its own file."""
+    """Log the warnings of Redis, except warnings while it starts; other lines are only in the log file of Redis."""
     with contextlib.suppress(OSError), log_file.open("r", encoding="utf-8", errors="replace") as log:
         log.seek(0, os.SEEK_END)
         line = ""
@@ -210,5 +210,5 @@ async def _relay_log(log_file: Path) -> None:
             if mark and not starting:
                 redis_logger.warning("%s", text)
             line = ""
-    # the file cannot be read, so there is nothing to log; but a part that ends would end ``up``
+    # the file cannot be read, so there is nothing to log; but ``up`` would end if this coroutine ended
     await asyncio.Event().wait()

@@ -34,7 +34,7 @@ def broker() -> None:
 async def wipe(store: Store, name: str, yes: bool, as_json: bool) -> None:
     """Take the write permission from every topic of broker NAME, before it is taken out of service.
 
-    A broker that registers a topic with a new data version gives it its own permission again.
+    If a broker registers a topic with a new data version, the topic gets the broker's own permission again.
     """
     await carry_out(previews.wipe(store, name), yes=yes, as_json=as_json)
 
@@ -108,6 +108,6 @@ async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool
 async def forget(store: Store, name: str, yes: bool, as_json: bool) -> None:
     """Remove broker NAME with all its addresses and topics, as if each address had unregistered (104).
 
-    For brokers that are gone for good: a broker that lives comes back with its next registration.
+    For brokers that are gone for good: a live broker comes back with its next registration.
     """
     await carry_out(previews.forget(store, name), yes=yes, as_json=as_json)

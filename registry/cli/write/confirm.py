@@ -34,7 +34,7 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
 
 
 async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool, quiet: bool = False) -> None:
-    """Show what a change would do, make it if the user wants it, and say what was done; quiet: do not say that.
+    """Show what a change would do, make it if the user wants it, and say what was done (not if ``quiet``).
 
     Raises:
         click.ClickException: the user does not want it, or it is not possible; nothing was changed.

@@ -50,7 +50,7 @@ _key = click.argument("key", callback=_not_empty, shell_complete=complete_names.
 @click.argument("kv_namespace", metavar="[KV_NAMESPACE]", required=False, shell_complete=complete_names.kv_namespaces)
 @target_command
 async def list_(store: Store, kv_namespace: str | None, as_json: bool) -> None:
-    """Show every key, or those of KV_NAMESPACE."""
+    """Show all keys, or the keys of KV_NAMESPACE."""
     tables = await _read(store)
     if kv_namespace is not None:
         if kv_namespace not in tables:

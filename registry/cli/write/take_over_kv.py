@@ -26,9 +26,9 @@ _RETRY_EVERY_S: Final = 1.0
 async def take_over_kv(store: Store, settings: Settings, stopping: asyncio.Event) -> None:
     """Import the file that kvConfigPath names while the namespace has no KV configuration.
 
-    A KV namespace stays in Redis when its last key is deleted. So this never brings deleted keys back. If Redis has a
-    KV configuration that differs from the file, the log has the command that imports the file. Errors are logged. While
-    Redis is away, this waits for it, or for ``stopping``.
+    A KV namespace stays in Redis when its last key is deleted, so this never brings deleted keys back. If the KV
+    configuration in Redis differs from the file, the log has the command that imports the file. Errors are logged.
+    While Redis is away, this waits for Redis, or for ``stopping``.
     """
     file = settings.without_effect.get(KEY, "").strip()
     while file and not stopping.is_set():
@@ -56,7 +56,7 @@ async def _take_over(store: Store, settings: Settings, file: Path) -> None:
         return
     if known:
         logger.warning(
-            "%s: %s has %d key(s) that are missing or other in Redis; what Redis has is used. To import them: "
+            "%s: %s has %d key(s) that are missing or different in Redis; Redis's values are used. To import them: "
             "mqregistry kv import %s (--dry-run shows them)", KEY, file, len(plan.changes), file,
         )  # fmt: skip
         return

@@ -36,9 +36,9 @@ def topic() -> None:
 async def delete(store: Store, topic: str, cluster: str, yes: bool, as_json: bool) -> None:
     """Take TOPIC out of the route tables, for topics whose brokers are gone.
 
-    A broker that lives and has TOPIC brings it back: in a namespace of compat 5.x with its next registration, within
-    30 seconds as a rule, even at an unchanged data version; in one of 4.8 when its data version changes. Delete such a
-    topic at the brokers instead, which deletes it here, too:
+    A live broker that has TOPIC brings it back: in a namespace of compat 5.x with its next registration, within 30
+    seconds as a rule, even at an unchanged data version; in a namespace of 4.8 when its data version changes. Delete
+    such a topic at the brokers instead, which also deletes it here:
 
     \b
     mqadmin deleteTopic -n HOST:PORT -c CLUSTER -t TOPIC

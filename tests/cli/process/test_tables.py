@@ -175,7 +175,7 @@ def test_tables_of_a_name_server_are_what_its_answers_tell(world, show, example)
     del told["brokerLiveTable"]
     assert json.loads(asked.stdout) == told
     text = world.run("tables", "--namesrv", f"127.0.0.1:{port}", "brokerLiveTable").stdout
-    assert text == "brokerLiveTable\n  (no request of the protocol tells it)\n"
+    assert text == "brokerLiveTable\n  (no request reads it)\n"
 
 
 def test_for_programs(show):

@@ -273,7 +273,7 @@ def test_unknown_keys_are_warned_of_and_do_not_stop_it(world):
     done = world.run("up", "-c", file, "-p", MQREGISTRY_PROT="1")
     assert f"warning: {file}:1: unknown key 'listenPrt'; did you mean listenPort?" in done.stderr
     assert "unknown variable MQREGISTRY_PROT" in done.stderr
-    assert "the shared configuration is not among these" in done.stderr
+    assert "the shared configuration is not included" in done.stderr
     assert len(done.stderr.splitlines()) == 3  # what only Java needs is no fault
 
 
