@@ -63,7 +63,7 @@ RESTORED = "mqregistry kv get ORDER_TOPIC_CONFIG orders && mqregistry config get
 def test_backup_all_of_it_is_restored(world, shell):
     (backup,), (restore,), exports, imports, save, copy = (
         commands(block)
-        for block in re.split(r"^To restore it|^## Export|^To take them|^## R|^## T", page("backup"), flags=re.M)
+        for block in re.split(r"^To restore it|^## Export|^To bring them|^## R|^## T", page("backup"), flags=re.M)
     )
     up = world.up()
     shell.run(
