@@ -1,7 +1,7 @@
-"""Several namespaces of one Redis in one console: a first page lists them, and a search looks through all.
+"""Serves several namespaces of one Redis: a first page lists them, and one search looks through all of them.
 
-Each namespace has its pages below ``/ns/NAME``, and its own users and rules. A viewer without a login to a namespace
-learns nothing of it: its addresses give the same answer as those of a namespace that does not exist.
+Each namespace has its pages below ``/ns/NAME``, and its own users and rules. Without a login to a namespace a viewer
+does not see whether it exists: its addresses answer like those of a namespace that does not exist.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class NamespaceLine(NamedTuple):
     """A namespace on the first page."""
 
     name: str
-    level: str  # level, text: of the worst finding; empty: nothing is wrong
+    level: str  # level and text of the worst finding; empty: nothing is wrong
     text: str
-    wrong: int  # the number of findings that are no notes
+    wrong: int  # the number of findings without notes
     user: str  # the user who is logged in to it
     page: str
-    show: str = ""  # the page that shows more of the worst finding
+    show: str = ""  # the page that shows more about the worst finding
     # the sizes; None: the viewer has no right to list the tables
     brokers: int | None = None
     broker_names: int | None = None
@@ -62,7 +62,7 @@ SEARCH_TWIN: Final = Twin(
 class Namespaces(PageWriter):
     """The first page of a console with several namespaces, and the routes to the pages of each.
 
-    apps: the pages of each namespace; an address without a namespace leads to the first one.
+    apps: the pages of each namespace; an address without a namespace leads to the first of them.
     """
 
     def __init__(self, apps: Mapping[Console, ASGIApp], version: str) -> None:
@@ -127,7 +127,7 @@ class Namespaces(PageWriter):
         return self._page(request, "namespaces.html", seen[0][1], lines=lines)
 
     async def first_twin(self, request: Request) -> Response:
-        """The first page as JSON: the namespaces that this viewer may see."""
+        """The first page as JSON, for programs."""
         request.state.is_twin = True
         return await self.first_page(request)
 
@@ -163,7 +163,7 @@ class Namespaces(PageWriter):
         return page
 
     async def describe(self, _: Request) -> Response:
-        """OpenAPI's description of the list and the search; each namespace describes its own pages."""
+        """OpenAPI's description of the first page and the search; each namespace describes its own pages."""
         twins = {_FIRST_TWIN: TWIN, twin_path(_SEARCH): SEARCH_TWIN}
         return JSONResponse(openapi(twins, self.version, self.root_path))
 
@@ -187,7 +187,7 @@ class Namespaces(PageWriter):
         )  # fmt: skip
 
     async def events(self, request: Request) -> Response:
-        """One stream for all namespaces that a browser may see: browsers open at most six connections to a host."""
+        """One stream for all namespaces that a viewer may see: browsers open at most six connections to a host."""
         speak(request, self.namespace)
         seen = self._seen(request)
         if not seen:
@@ -198,7 +198,7 @@ class Namespaces(PageWriter):
         )
 
     async def elsewhere(self, request: Request, _: Exception) -> Response:
-        """Redirect an address without a namespace to the first one: it is from when the console had only that one."""
+        """Redirect an address without a namespace to the first one: it is of a time when the console had no other."""
         speak(request, self.namespace)
         if self._first.who(request) is None:
             return login.ask(self, request)
@@ -207,5 +207,5 @@ class Namespaces(PageWriter):
 
 
 def _listed(seen: Sequence[tuple[Console, Viewer]]) -> list[tuple[Console, Viewer]]:
-    """The namespaces whose tables the viewer may list: the search and stream of each namespace need that, too."""
+    """The namespaces whose tables the viewer may list; the search and the stream of one namespace need this, too."""
     return [(console, viewer) for console, viewer in seen if viewer.may(LIST)]

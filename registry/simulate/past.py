@@ -60,10 +60,7 @@ class PastDay:
         return sum(bool(channels) for channels in self._channels.values())
 
     async def run(
-        self,
-        stop: asyncio.Event | None = None,
-        *,
-        before_leaving: Callable[[], Awaitable[None]] | None = None,
+        self, stop: asyncio.Event | None = None, *, before_leaving: Callable[[], Awaitable[None]] | None = None
     ) -> Outcome:
         """Write the plan to its end; if ``stop`` is set earlier, every process that is registered then unregisters.
 

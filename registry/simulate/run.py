@@ -18,15 +18,7 @@ from ..client.questions import ask_route
 from ..errors import RegistryError
 from ..protocol.codes import RequestCode
 from ..tasks import wait_within
-from .broker import (
-    REQUEST_TIMEOUT_S,
-    Administrator,
-    BrokerProcess,
-    NotAsPlanned,
-    SimulatedServer,
-    Table,
-    reconnecting,
-)
+from .broker import REQUEST_TIMEOUT_S, Administrator, BrokerProcess, NotAsPlanned, SimulatedServer, Table, reconnecting
 from .day import DayPlan, Op, OpKind
 
 _FAULTS_KEPT: Final = 100
@@ -70,13 +62,9 @@ class Simulation:
         self._last: dict[Hashable, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_starts: list[asyncio.Task[None]] = []
-        self._is_open = False
 
     async def run(
-        self,
-        stop: asyncio.Event | None = None,
-        *,
-        before_leaving: Callable[[], Awaitable[None]] | None = None,
+        self, stop: asyncio.Event | None = None, *, before_leaving: Callable[[], Awaitable[None]] | None = None
     ) -> Outcome:
         """Play the plan to its end, or until ``stop`` is set; then unregister every process that is registered.
 

@@ -1,1 +1,1 @@
-"""The console's login: who may open it, what each of them may see and do, and from where."""
+"""The console's login: who may open the console from where, and what each user may see and do."""

@@ -1,4 +1,4 @@
-"""The headers of every answer of the console, and the checks of requests: Host, Origin, form token."""
+"""Sets the headers of every answer of the console, and checks requests: Host, Origin, form token."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Guard:
     A form or a script of another site has that site in Origin, or in Sec-Fetch-Site.
 
     Args:
-        root_path: the path below which a proxy serves the console; the proxy may strip it or not.
+        root_path: the path below which a proxy serves the console; the proxy may strip the path or pass it on.
         reach: how browsers reach the console: declared origins, proxies, its own TLS.
     """
 
@@ -59,7 +59,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)  # a page that is stricter, or may be framed, has set its own
+                    headers.setdefault(name, value)  # some pages have set a stricter one, or allow a frame
                 if "cache-control" not in headers:
                     headers["cache-control"] = "no-store"
             await send(message)
@@ -95,14 +95,14 @@ class Guard:
         return None
 
     def _is_ours(self, origin: str, host: str) -> bool:
-        """Whether the Origin is this console: a declared one, or a loopback name that equals Host."""
+        """Whether the Origin is this console's: a declared one, or a loopback name that equals Host."""
         if origin in self._reach.origins:
             return True
         return host_of(host) in LOOPBACK and origin.partition("://")[2] == host
 
 
 class Peers:
-    """Records the peer before X-Forwarded-For replaces it. Without own TLS it serves only proxies and loopback."""
+    """Records the peer before X-Forwarded-For replaces it. Without TLS it refuses all but proxies and loopback."""
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
@@ -112,7 +112,7 @@ class Peers:
         """One request."""
         if scope["type"] == "http":
             peer = scope.get("client") or ("", 0)
-            peer = (str(parse_address(peer[0]) or peer[0]), peer[1])  # IPv4 in an IPv6 socket is IPv4
+            peer = (str(parse_address(peer[0]) or peer[0]), peer[1])  # an IPv4 address in an IPv6 one becomes IPv4
             scope["client"] = peer  # for the middleware that reads X-Forwarded-For
             is_proxy = self._reach.is_proxy(peer[0])
             if not (is_proxy or self._reach.is_tls or is_loopback(peer[0])):

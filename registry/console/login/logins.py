@@ -32,10 +32,10 @@ _WRONG: Final = marked("The name or the secret is not right.")
 
 
 class LoginAnswer(NamedTuple):
-    """The result of a try to log in."""
+    """The answer to a try to log in."""
 
-    opened: Sequence[tuple[Logins, str]] = ()  # the sessions, each with the value of its cookie
-    text: str = ""  # why there is none, as the page says it
+    opened: Sequence[tuple[Logins, str]] = ()  # for each new session: its namespace's logins, and its cookie's value
+    text: str = ""  # why there is no session, as the page says it
     wait_s: float = 0.0  # how long until this address may try again
 
 
@@ -66,8 +66,6 @@ class Logins:
         """Make the namespaces of one console share their login."""
         for one in logins:
             one.all, one.tries = logins, logins[0].tries
-
-    # who it is
 
     def viewer(self, request: Request) -> LoggedIn | None:
         """The viewer who sends a request; None: no session."""
@@ -127,8 +125,8 @@ class Logins:
     def _prove(self, source: Address | None, name: str, secret: str) -> Proven | None:
         """The user of this namespace with this name and secret; None: there is none.
 
-        A secret that is wrong here and right in another namespace is no failed try. An administrator of the other one
-        could use that: he makes users there, and so guesses secrets of users here. Therefore, after too many such tries
+        A secret that is wrong here and right in another namespace is no failed try. So an administrator of the other
+        namespace could make users there to guess secrets of users here. Therefore, after too many tries of this kind
         from an address, every try from it fails here for a while.
         """
         return None if self._guesses.wait_s(source) else prove(self.rules.policy, name, secret)
@@ -142,13 +140,11 @@ class Logins:
             logger.info("user %s logged out from %s%s", printable(viewer.name), _where(request), self._to())
 
     def _to(self) -> str:
-        """The namespace for the log, if there are several."""
+        """The namespace for the log, if the console has several."""
         return f" (namespace {self.namespace})" if len(self.all) > 1 else ""
 
-    # cookies
-
     def give(self, request: Request, response: Response, value: str) -> None:
-        """Put the session into a cookie that no script can read, and that no browser sends from other sites."""
+        """Put the session into a cookie that no script can read, and that browsers do not send from other sites."""
         secure = request.headers.get("origin", "").startswith("https://")  # to this console, or to a proxy before it
         response.set_cookie(self._cookie(secure), value, **self._about(secure))
 
@@ -165,11 +161,9 @@ class Logins:
         path = "/" if secure else self._root_path or "/"
         return {"path": path, "secure": secure, "httponly": True, "samesite": "strict"}
 
-    # what changed
-
     def _use(self, policy: Policy) -> None:
         for session in self.sessions.review(policy):
-            logger.info("the session of user %s is over: %s", printable(session.user_name), "the rules changed")
+            logger.info("the session of user %s is over: the rules changed", printable(session.user_name))
         self._tell()
 
     def _tell(self) -> None:

@@ -1,4 +1,4 @@
-"""The rights that pages and actions of the console need: those that a name server requires for the same requests."""
+"""Says which rights pages and actions of the console need: those that a name server requires for the same requests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ from ...request_rights import needs_of
 
 Needs = tuple[Need, ...]
 
-LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
-"""The needs of the lists of all tables."""
-STRICTEST: Final[Needs] = (Need(Right.CONFIG_WRITE),)
-"""The needs that only an admin fulfils."""
+LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))  # of the lists of all tables
+STRICTEST: Final[Needs] = (Need(Right.CONFIG_WRITE),)  # only an admin fulfils them
 READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
 
 # Pages that show only what the viewer may see, or that check rights themselves for what they do.
@@ -43,7 +41,7 @@ _BY_PART: Final = frozenset(("/kv", "/action", "/zone"))
 def needs_of_page(request: Request) -> Needs:
     """The needs of a page, of which one is enough; empty: the page checks the rights on each of its parts.
 
-    A page that answers no single request shows all tables, or data from them: it needs the right to list them.
+    Most pages answer no single request but show data from all tables: they need the right to list the tables.
     """
     path = request.scope["path"]
     if path in _BY_PART:
@@ -66,7 +64,7 @@ def of_kv(kv_namespace: str) -> Needs:
 
 
 def needs_of_change(change: Change) -> list[Needs]:
-    """The needs for showing a change, besides those of the page: a viewer must fulfil each of them."""
+    """The further needs for showing a change; the viewer must fulfil each of them."""
     match change:
         case KvPut() | KvDeleted():
             return [of_kv(change.kv_namespace)]
@@ -78,9 +76,9 @@ def needs_of_change(change: Change) -> list[Needs]:
             return _of_routes((*change.topics, *change.dropped, *(topic for topic, _, _ in change.mappings)))
         case BrokerRemoved() | WritePermSet():
             return _of_routes(change.topics)
-        case BrokerRefused() | StreamAlarm() | AuthChanged():  # they name brokers and readers, which the page lists
+        case BrokerRefused() | StreamAlarm() | AuthChanged():  # they name only brokers and readers, which pages list
             return []
-    return [STRICTEST]  # an event that no case names
+    return [STRICTEST]  # any other event
 
 
 def _of_routes(topics: Iterable[str]) -> list[Needs]:
@@ -115,11 +113,11 @@ def needs_of_action(
             return _needs(RequestCode.PUT_KV_CONFIG, namespace=asked["kv_namespace"])
         case "delete-kv":
             return _needs(RequestCode.DELETE_KV_CONFIG, namespace=asked["kv_namespace"])
-    return STRICTEST  # "allow", for which the page checks all other rights, too; or an action that no case names
+    return STRICTEST  # "allow", for which the page checks all other rights, too; or any other action
 
 
 def needs_of_preview(asked: Mapping[str, str]) -> Needs:
-    """The further needs of an action's preview, which shows the present values."""
+    """The further needs of an action's preview, because it shows the present values."""
     if asked["do"] in ("put-kv", "delete-kv"):
         return of_kv(asked["kv_namespace"])
     return of_route(asked["topic"]) if asked["do"] in ("delete-topic", "set-topic") else LIST

@@ -1,6 +1,6 @@
-"""Finds the user for a name and a secret that were typed: the user with that AccessKey, if the secret is one of his.
+"""Finds the user for a typed name and secret: the name is the AccessKey, and the secret must be one of the user's.
 
-A wrong name takes the same work, and gives the same answer, as a wrong secret: the answer does not show who is a user.
+A wrong name costs the same work as a wrong secret and gets the same answer: nobody learns whether the user exists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ...auth.policy import Policy
 from ...auth.users import MOST_SECRETS, Secret, User
 
-# Digests under a key of this process are compared, not texts: so the time does not show how long a secret is.
+# Not the texts are compared but their digests under this key, so that the time does not show the length of a secret.
 _KEY: Final = secrets.token_bytes(32)
 _NOBODYS: Final = Secret("", secrets.token_urlsafe(32))
 
@@ -25,7 +25,7 @@ class Proven(NamedTuple):
 
 
 def prove(policy: Policy, name: str, given: str) -> Proven | None:
-    """The user of this name whose secret was given; None: no user. Disabled users are found, too."""
+    """The user with this name and this secret; None: there is none. Finds disabled users, too."""
     user = policy.by_access_key(name)
     known = user.secrets if user is not None else ()
     digest = _digest(given)

@@ -1,4 +1,4 @@
-"""Checks from where a console may be reached, before it starts: no secret may cross the network without TLS."""
+"""Checks before the start from where a console can be reached: no secret may cross the network without TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Reach(NamedTuple):
     """How a console is reached."""
 
     login: bool = False
-    # the addresses under which browsers open it, as they write them (https://console.example), besides loopback
+    # the addresses under which browsers open it besides loopback, as https://console.example
     origins: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()  # networks of proxies, whose X-Forwarded-For is believed
     cert: Path | None = None  # cert, key: files for TLS at its own port
@@ -42,9 +42,9 @@ class Reach(NamedTuple):
 def check_reach(
     host: str, *, login: bool, origins: Sequence[str], proxies: Sequence[str], cert: Path | None, key: Path | None
 ) -> Reach:
-    """The reach that was asked for, if it is safe: others than users of this machine must log in, and over TLS.
+    """The reach that the options ask for, if it is safe: all but users of this machine must log in, and over TLS.
 
-    A ValueError names what is wrong or contradictory, and what to do.
+    ValueError: it is unsafe, or the options contradict each other; the message says what to do.
     """
     if (cert is None) != (key is None):
         raise ValueError("--tls-cert and --tls-key: give both, or neither")

@@ -1,4 +1,4 @@
-"""The users and rules that the console decides by: read when it starts, and again within a second of each change."""
+"""Reads the users and rules by which the console decides: at its start, and within a second of each change."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _LOOK_S: Final = 0.5
 
 
 class Rules:
-    """The policy of a namespace, as far as this process knows it.
+    """The last known policy of a namespace; this class only reads.
 
-    While Redis is away, or has older rules than these (front ends restore what it lost), the known rules stay in force:
-    denied requests stay denied. It writes nothing. use: called with each policy that comes into force after the
-    first.
+    While Redis is away, or has older rules than these (front ends restore what it lost), the known rules stay in force,
+    so denied requests stay denied. use: called with each policy that comes into force after the first.
     """
 
     def __init__(self, store: Store, use: Callable[[Policy], object] = lambda _: None) -> None:
@@ -33,7 +32,7 @@ class Rules:
         self._complaint = ""
 
     async def start(self) -> None:
-        """Read the rules for the first time. StartError: this Redis login may not read them, or this release cannot."""
+        """Read the rules for the first time. StartError: the Redis login or this release cannot."""
         try:
             self.policy = await self._policies.read()
         except StoreUnavailable:

@@ -1,4 +1,4 @@
-"""Who is logged in: sessions in the memory of this process, each known by a random value in a cookie.
+"""Keeps who is logged in: sessions in the memory of this process, each known by a random value in a cookie.
 
 Only the digest of the value is kept. A restarted console knows no session: everybody must log in again.
 """
@@ -13,12 +13,9 @@ from typing import Final
 
 from ...auth.policy import Policy
 
+# A session ends when its user did nothing for this time. Automatic refreshes of a page do not count.
 IDLE_S: Final = 3600.0
-"""A session ends when its user did nothing for this time. Automatic refreshes of a page do not count."""
-
-LONGEST_S: Final = 12 * 3600.0
-"""A session ends after this time in any case."""
-
+LONGEST_S: Final = 12 * 3600.0  # a session ends after this time in any case
 MOST_OF_A_USER: Final = 20
 MOST: Final = 2000
 
@@ -61,7 +58,7 @@ class Sessions:
     def find(self, value: str, policy: Policy, *, used: bool) -> Session | None:
         """The session of a cookie; None: there is none, or it is over.
 
-        used: the user does something, so that the session does not expire.
+        used: the user did something: the time until the session expires begins again.
         """
         session = self._sessions.get(_digest(value))
         if session is None or not self.is_on(session, policy):
@@ -72,13 +69,13 @@ class Sessions:
 
     def is_on(self, session: Session, policy: Policy) -> bool:
         """Whether a session is still valid; an invalid one is ended."""
-        if not session.over and self._why_over(session, policy):
+        if not session.over and self._has_ended(session, policy):
             self.end(session)
         return not session.over
 
     def review(self, policy: Policy) -> list[Session]:
         """End the sessions that are over under these rules, and return them."""
-        gone = [session for session in self._sessions.values() if self._why_over(session, policy)]
+        gone = [session for session in self._sessions.values() if self._has_ended(session, policy)]
         for session in gone:
             self.end(session)
         return gone
@@ -91,17 +88,12 @@ class Sessions:
                 del self._sessions[key]
                 return
 
-    def _why_over(self, session: Session, policy: Policy) -> str:
-        """Why a session is over; "": it is not."""
-        now = self._clock()
-        user = policy.users.get(session.user_name)
-        if user is None or not user.enabled:
-            return "the user is gone, or disabled"
-        if all(secret.id != session.secret_id for secret in user.secrets):
-            return "the secret was dropped"
-        if now - session.since_s > LONGEST_S:
-            return "it lasted too long"
-        return "nothing was done for too long" if now - session.used_s > IDLE_S else ""
+    def _has_ended(self, session: Session, policy: Policy) -> bool:
+        """Whether the user or the secret is gone, or the session is too old."""
+        now, user = self._clock(), policy.users.get(session.user_name)
+        if user is None or not user.enabled or all(secret.id != session.secret_id for secret in user.secrets):
+            return True
+        return now - session.since_s > LONGEST_S or now - session.used_s > IDLE_S
 
 
 def _digest(value: str) -> bytes:

@@ -12,16 +12,16 @@ from ...networks import Address
 
 MOST_TRIES: Final = 10
 WITHIN_S: Final = 600.0
+# How long a try waits after too many wrong tries as its user, unless the user logged in from its address before.
 SLOW_S: Final = 3.0
-"""How long a try waits after too many wrong ones for this user, unless he logged in from its address before."""
 _MOST: Final = 10_000  # addresses, users, and both together
 _IPV6_HOST_BITS: Final = 64  # one customer has all of these addresses
 
 
 class Tries:
-    """Tries that failed, by address; all unknown addresses count together.
+    """Tries that failed, by address; all unknown addresses count as one.
 
-    A success resets no count: else who has one secret could try others without end.
+    A success resets no count, or else somebody with one secret could try others without end.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,18 +41,18 @@ class Tries:
         return failed[0] + WITHIN_S - now if len(failed) >= MOST_TRIES else 0.0
 
     def slow_s(self, source: Address | None, user: str) -> float:
-        """How long a try as this user from this address waits before it is checked. This locks nobody out."""
+        """How long a try as this user from this address waits before it is checked; it is never refused for this."""
         failed = self._of_user.get(user) or deque()
         many = len(failed) >= MOST_TRIES and failed[0] > self._clock() - WITHIN_S
         return SLOW_S if many and (user, _key(source)) not in self._let_in else 0.0
 
     def let_in(self, source: Address | None, user: str) -> None:
-        """A try as this user from this address was right."""
+        """Note that a try as this user from this address was right."""
         self._let_in[user, _key(source)] = None
         _keep_newest(self._let_in, (user, _key(source)))
 
     def failed(self, source: Address | None, user: str = "") -> None:
-        """A try from this address was wrong. user: the user whose name was given; "": no user has it."""
+        """Note that a try from this address was wrong. user: the user whose name was given; "": no user has it."""
         if user:
             self._of_user.setdefault(user, deque(maxlen=MOST_TRIES)).append(self._clock())
             _keep_newest(self._of_user, user)

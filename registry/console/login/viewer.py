@@ -1,4 +1,4 @@
-"""Who looks at a page, and what he may see and do: decided by the same code and rules as at front ends."""
+"""Knows who looks at a page, and decides what he may see and do, by the same code and rules as front ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Refused(RegistryError):
 
 
 def _refusal(decision: Decision) -> str:
-    """As ``Decision.text``, in the language of the page."""
+    """``Decision.text`` in the language of the page."""
     user = decision.user
     return say(
         "{who} has no right {right} on {resource} from {address}: {why}", right=decision.right,
@@ -49,7 +49,7 @@ class Viewer:
 
     @property
     def rules(self) -> str:
-        """The revision of the rules that a page was made with; empty: no rules."""
+        """The revision of the rules in force; empty: no rules."""
         return ""
 
     def decide(self, needs: Needs) -> Decision | None:
@@ -68,12 +68,12 @@ class Viewer:
         return decision is None or decision.allowed
 
     def check_may_give(self) -> None:
-        """Refuse a viewer who lacks a right: only a user who may do everything gives somebody else a right."""
+        """Raise Refused if the viewer lacks any right: only a user who may do everything may give rights to others."""
         for right in Right:
             self.check((Need(right),))
 
     def may_see(self, change: Change) -> bool:
-        """Whether a change may be shown, with all that it contains."""
+        """Whether every part of a change may be shown."""
         return True
 
     def by(self) -> By | None:
@@ -81,7 +81,7 @@ class Viewer:
         return None
 
     def is_on(self) -> bool:
-        """Whether an open page is still allowed."""
+        """Whether open pages may still be shown."""
         return True
 
 
@@ -89,8 +89,8 @@ class LoggedIn(Viewer):
     """A user who logged in.
 
     Args:
-        policy: gives the rules in force. goes_on: whether a session is still valid. peer: the address of the browser,
-            host and port. via: the address of the proxy that named the browser's address.
+        policy: gives the rules in force. goes_on: whether a session is still valid. peer: host and port of the browser.
+        via: host and port of the proxy that named the browser's address.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class LoggedIn(Viewer):
         return str(self._policy().revision)
 
     def decide(self, needs: Needs) -> Decision:
-        """The decision of the rules; a removed user may do nothing."""
+        """The decision of the rules; a user who was removed may do nothing."""
         policy = self._policy()
         user = policy.users.get(self.name)
-        if user is None:  # removed since; without a user the rules would decide on anonymous, who may read
+        if user is None:  # without a user the rules would decide on anonymous, who may read
             return Decision(False, Reason.DISABLED, needs[0].right)
         return decide_any(policy, user, needs, parse_address(self._peer[0]) if self._peer else None)
 

@@ -1,4 +1,4 @@
-"""Actions: what an operator may change here, each first as a preview. Only with ``console --actions``."""
+"""Actions: what an operator may change, each with a preview first. Only with ``console --actions``."""
 
 from __future__ import annotations
 
@@ -35,18 +35,8 @@ from .users import allow
 logger = logging.getLogger(__name__)
 
 _FIELDS: Final = (
-    "do",
-    "name",
-    "reason",
-    "for",
-    "topic",
-    "cluster",
-    "queues",
-    "kv_namespace",
-    "key",
-    "value",
-    "refused",
-)
+    "do", "name", "reason", "for", "topic", "cluster", "queues", "kv_namespace", "key", "value", "refused",
+)  # fmt: skip
 _QUEUES: Final = re.compile(r"(\S+)=(\d{1,5}):(\d{1,5})(?::([0-7]))?")
 _TITLES: Final = {
     "wipe": marked("Take the write permission from a broker name"),
@@ -60,7 +50,6 @@ _TITLES: Final = {
     "delete-kv": marked("Delete a key"),
     "allow": marked("Allow what was refused"),
 }
-
 
 ACTIONS_TWIN: Final = Twin("What can be done here: the broker names that actions know.", {"names": list[str]}, ())
 ACTION_TWIN: Final = Twin(
@@ -80,7 +69,7 @@ def _check_allowed(console: Console) -> None:
 
 
 async def actions(console: Console, request: Request) -> Response:
-    """The page of what can be changed by hand."""
+    """The page with the forms of all actions."""
     _check_allowed(console)
     return await console.page(request, "actions.html", names=sorted(console.state.tables.brokers))
 
@@ -108,7 +97,7 @@ async def action(console: Console, request: Request) -> Response:
 
 
 async def do(console: Console, request: Request) -> Response:
-    """Execute a confirmed action, if its preview would still be the same."""
+    """Execute a confirmed action if its preview is still the same."""
     _check_allowed(console)
     form = await read_checked_form(request)
     asked = {name: form.get(name, "") for name in _FIELDS}
@@ -138,7 +127,7 @@ def _title(asked: Mapping[str, str]) -> str:
 
 
 def _store(console: Console, request: Request) -> Store:
-    """The store for the viewer's changes: their events name him."""
+    """The store for the viewer's changes, whose events name the viewer."""
     by = viewer_of(request).by()
     return console.state.store if by is None else console.state.store.on_behalf_of(by)
 
@@ -176,7 +165,7 @@ async def _preview(console: Console, request: Request, asked: Mapping[str, str])
 
 
 def _until_ms(text: str) -> int | None:
-    """The end of a duration that begins now, rounded to the minute, so that preview and confirmation show the same."""
+    """The end of a duration that begins now; rounded to the minute, so that preview and confirmation are the same."""
     if not text.strip():
         return None
     try:
@@ -208,7 +197,7 @@ def _parse(text: str) -> dict[str, tuple[int, int, int]]:
 
 
 def _digest(preview: Preview) -> str:
-    """The digest of a preview, without the time since a heartbeat, which changes by itself."""
+    """The digest of a preview, without the time since a heartbeat, because it changes all the time."""
     heard = re.escape(heard_text("0")).replace("0", r"[\w.]+", 1)
     lines = [re.sub(heard, "", line) for line in preview.lines]
     return hashlib.sha256("\n".join([*lines, preview.done]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Brokers: each process, the time until it expires, its front ends; and the page of one broker name."""
+"""The page of all brokers: each process, the time until it expires, its front ends; the page of one broker name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _STATES: Final = {
 
 
 def _fits(tables: Tables, state: str, row: ProcessLine) -> bool:
-    """Whether a broker is in one of the states that the page can show alone."""
+    """Whether a broker is in this state, a filter of the page."""
     if state == "overdue":
         return row.left_ms == 0
     if state == "no-master":
@@ -156,7 +156,7 @@ def _live(info: BrokerInfo, topics: int, now_ms: int) -> ProcessLine:
 
 
 def _front_ends(info: BrokerInfo) -> str:
-    """The names of the front ends that a broker is connected to; if they are unknown, the number of front ends."""
+    """The names of the front ends that a broker is connected to; if they are unknown, how many there are."""
     if isinstance(info.connections, list):
         return ", ".join(sorted({one.front_end for one in info.connections}))
     return str(info.front_ends)

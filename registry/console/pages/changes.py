@@ -1,4 +1,4 @@
-"""The changes that the stream holds, filtered and live; the page of each change; the events that open pages get."""
+"""The page of changes, which is filtered and live, and the page of each change; the events for open pages."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _FILTERS: Final = ("kind", "topic", "broker", "author")
 class Range(NamedTuple):
     """The changes that an address asks for, by its filters."""
 
-    given: dict[str, str]  # its filters, times as milliseconds
+    given: dict[str, str]  # the filters of the address; times are in milliseconds
     since_ms: int
     until_ms: int | None
-    wanted: Wanted  # whether a change is one of them, and may be shown
+    wanted: Wanted  # whether a change fits the filters, and the viewer may see it
 
 
 async def range_of(console: Console, request: Request) -> Range:
@@ -87,7 +87,7 @@ CHANGE_TWIN: Final = Twin("One change, whole.", {"change": Change, "parts": int,
 
 
 async def changes(console: Console, request: Request) -> Response:
-    """The page of the newest changes, or of those before a given one."""
+    """The page of the newest changes, or of the changes before a given one."""
     given, since_ms, until_ms, wanted = await range_of(console, request)
     store = console.state.store
     before = request.query_params.get("before", "")
@@ -129,7 +129,7 @@ async def _behind(store: Store, at_ms: int) -> str:
 
 
 async def _read_range(store: Store, since_ms: int, before: str) -> AsyncIterator[list[Change]]:
-    """The changes since an instant, the newest first; also the minute before it, as the clock may have gone back."""
+    """The changes since an instant and of the minute before, as the clock may have gone back; the newest first."""
     async for parts in read_back(store, before=before):
         if parts[0].ms < since_ms - _CLOCK_MS:
             return
@@ -185,11 +185,11 @@ async def events(console: Console, request: Request) -> StreamingResponse:
 
 
 def stream(watched: Sequence[tuple[Console, Viewer]]) -> StreamingResponse:
-    """The stream of a browser, of the namespaces that it may see.
+    """The stream of a browser, for the namespaces that its viewer may see.
 
-    Each ``state`` event has the last change of the tables, the revision of the rules and the words of the status, and
-    in a console of several namespaces the namespace. It is sent after a change of these, at most once a second, and
-    every few seconds. ``ended``: the session is over.
+    A ``state`` event has the last change of the tables, the revision of the rules and the text of the status, and with
+    several namespaces the namespace. It is sent when one of these has changed, at most once a second, and else every
+    few seconds. ``ended``: the session is over.
     """
     return StreamingResponse(_events(dict(watched)), media_type="text/event-stream")
 
@@ -210,11 +210,8 @@ async def _events(watched: dict[Console, Viewer]) -> AsyncIterator[bytes]:
                     del watched[console]
                     continue
                 told = {
-                    "position": console.state.position,
-                    "rules": viewer.rules,
-                    "status": str(console.status()),
-                    **of,
-                }
+                    "position": console.state.position, "rules": viewer.rules, "status": str(console.status()), **of,
+                }  # fmt: skip
                 if told != sent.get(console):
                     sent[console] = told
                     yield b"event: state\ndata: " + msgspec.json.encode(told) + b"\n\n"

@@ -53,10 +53,7 @@ async def cluster(console: Console, request: Request) -> Response:
         if close:
             there = say("; there is {names}", names=some(close))
             text += there if then is None else say("; there was {names}", names=some(close))
-        raise NotThere(
-            say("{sentence}.", sentence=text),
-            [Named("cluster", one) for one in sorted(close)],
-        )
+        raise NotThere(say("{sentence}.", sentence=text), [Named("cluster", one) for one in sorted(close)])
     rows = [row for row in (past_rows(then) if then else live_rows(console, facts)) if row.cluster == name]
     redis_ms = facts.head.now_ms if facts else 0
     return await console.page_of(
@@ -70,6 +67,6 @@ async def cluster(console: Console, request: Request) -> Response:
 
 
 def topics_of(tables: Tables, cluster: str, among: Collection[str] | None = None) -> list[str]:
-    """Those of the given topics (None: of all) that are at a broker name of the cluster, in the given order."""
+    """The given topics (None: all) that are at a broker name of the cluster, in the given order."""
     names, topics = tables.clusters.get(cluster, _NO_NAMES), tables.topics
     return [one for one in (topics if among is None else among) if not names.isdisjoint(topics.get(one, ()))]

@@ -20,7 +20,7 @@ from ..twins import Twin
 
 
 class ShownDifference(NamedTuple):
-    """One cell. before, after: None: the cell did not exist. names: the names in it that have a page."""
+    """One cell of the tables. before, after: None: the cell did not exist. names: those of it that have a page."""
 
     kind: str
     name: str
@@ -63,7 +63,7 @@ def differences(before: Tables, after: Tables, viewer: Viewer) -> list[ShownDiff
     return found
 
 
-# the name of a cell, and the names in it that have a page -> the value of the cell
+# (the name of a cell, the names in it that have a page) -> the value of the cell
 _Cells = Mapping[tuple[str, tuple[Named, ...]], str]
 
 

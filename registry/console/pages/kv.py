@@ -22,7 +22,7 @@ _IGNORED: Final = marked("set for all front ends, but ignored")
 
 
 class Setting(NamedTuple):
-    """A setting of the namespace. source: where its value comes from; help: what it is for."""
+    """A setting of the namespace. source: where its value comes from."""
 
     key: str
     value: str
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
 
 class OwnSetting(NamedTuple):
-    """A setting with which front ends were started. source: where it is from; counts: whether it is in force there."""
+    """A setting with which front ends were started. counts: whether its value is in force there, in words."""
 
     key: str
     value: str
@@ -71,7 +71,7 @@ async def kv(console: Console, request: Request) -> Response:
 
 
 def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
-    """Every shared setting of a namespace; set ones come first."""
+    """Every shared setting of a namespace; those that were set come first."""
     force = in_force(console.settings, config, compat=console.state.store.compat)
     found = []
     for option in options().values():
@@ -90,7 +90,7 @@ def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
 
 
 def _own(facts: Facts | None, config: dict[str, str]) -> list[OwnSetting]:
-    """The start settings of the running front ends; one row for all that have the same value from the same source."""
+    """The start settings of the running front ends; front ends with the same value and source share a row."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for one in facts.fleet.front_ends if facts else ():
         if one.state != "gone":

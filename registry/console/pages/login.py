@@ -22,8 +22,8 @@ _MOST_NEXT: Final = 2000
 def ask(pages: PageWriter, request: Request) -> Response:
     """The answer to a request that has no session.
 
-    When a link of another site is followed, the browser sends no SameSite=Strict cookie, even if there is a session.
-    The answer is then a page that loads itself again: that request has the cookie.
+    When a user follows a link of another site, the browser does not send the SameSite=Strict cookie of the session.
+    The answer is then a page that loads itself again, and the new request has the cookie.
     """
     path = request.scope["path"]
     if wants_json(request):
@@ -77,7 +77,7 @@ async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Respons
 
 
 async def log_out(pages: PageWriter, request: Request, logins: Logins) -> Response:
-    """End the session, also for its other open pages; with several namespaces, the session of each."""
+    """End the session, or with several namespaces all of them, also for other open pages."""
     form = await read_form(request, MOST_LOGIN_BYTES)
     viewers = [viewer for one in logins.all if (viewer := one.viewer(request)) is not None]
     response = RedirectResponse(pages.home_url("/login"), 303)

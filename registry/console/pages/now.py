@@ -1,4 +1,4 @@
-"""The page Now: what is wrong now, and what was wrong before."""
+"""The page Now: what is wrong now, or was wrong at an instant."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from ..twins import Twin
 _SCANNED: Final = 2000
 _KEY: Final = re.compile(r"([a-z_]{1,40}):(\d{1,15}):(\d{1,15})")
 
-
 TWIN: Final = Twin(
     "What is wrong, in words, the worst first; and the sizes.",
     {"findings": list[ConsoleFinding], "dismissed": list[tuple[ConsoleFinding, Dismissed]], "seq": int | None,
@@ -77,7 +76,7 @@ async def now(console: Console, request: Request) -> Response:
 
 
 def _of_hour(counts: Mapping[int, int], now_ms: int) -> dict[int, int]:
-    """The counts of the minutes in the charts."""
+    """The counts of the minutes that the charts show."""
     return {minute: count for minute, count in counts.items() if minute > now_ms // 60_000 - MINUTES}
 
 
@@ -112,7 +111,7 @@ async def _incidents(
 
 
 async def ask_dismiss(console: Console, request: Request) -> Response:
-    """A form that takes a departure off the page."""
+    """The form that takes a departure off the page."""
     key = request.query_params.get("key", "")
     happened, _ = await _incidents(console, await console.facts.now())
     finding = next((one for one in happened if one.dismiss and one.dismiss == key), None)
@@ -122,7 +121,7 @@ async def ask_dismiss(console: Console, request: Request) -> Response:
 
 
 async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
-    """Remove the departure, and go back to the page."""
+    """Take the departure off the page, and go back to the page."""
     form = await read_checked_form(request)
     name, key = viewer_of(request).name or form.get("name", "").strip(), form.get("key", "")
     match = _KEY.fullmatch(key)
@@ -157,7 +156,7 @@ async def _then(console: Console, request: Request, then: Then) -> Response:
 
 
 async def _last_before(store: Store, viewer: Viewer, before: str = "") -> Change | None:
-    """The last change that the viewer may see, among the last ones before an entry."""
+    """The last change that the viewer may see, among the last changes before an entry of the stream."""
     scanned = 0
     async for parts in read_back(store, before=before):
         if viewer.may_see(one := whole(parts)):

@@ -1,4 +1,4 @@
-"""The report of the pipeline, in a frame that can do nothing to the console around it."""
+"""The page with the report of the pipeline, in a frame that cannot reach the console around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _POLICY: Final = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-
 
 TWIN: Final = Twin("Whether there is a report of the pipeline; fault: why not.", {"fault": str}, ())
 

@@ -1,4 +1,4 @@
-"""One search over everything with a name: topics, brokers, addresses, clusters, users, KV keys, and what is gone."""
+"""Searches everything that has a name: topics, brokers, addresses, clusters, users, KV keys, and what is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST: Final = 30
 
 
 class Found(NamedTuple):
-    """Something that has the text in its name. path: its page, with its query."""
+    """Something with the text in its name. path: the address of its page."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class FoundIn(NamedTuple):
-    """A thing of one of several namespaces that has the text in its name."""
+    """Something with the text in its name, in one of several namespaces."""
 
     namespace: str
     kind: str
@@ -48,7 +48,7 @@ TWIN: Final = Twin(
 
 
 async def search(console: Console, request: Request) -> Response | RedirectResponse:
-    """Everything with this text in its name; if one thing has exactly this name, its page is shown at once."""
+    """Everything with the text in its name; if only one thing has exactly this name, a redirect to its page."""
     text = request.query_params.get("q", "").strip()
     found = await find(console, viewer_of(request), text)
     exact = exactly(text, found)
@@ -63,7 +63,7 @@ async def search(console: Console, request: Request) -> Response | RedirectRespo
 
 
 async def find(console: Console, viewer: Viewer, text: str) -> list[Found]:
-    """What has this text in its name and may be seen by this viewer, who has the rights of the page; not sorted."""
+    """What has the text in its name and this viewer may see, unsorted; the viewer has the rights of the page."""
     if not text:
         return []
     return [*islice(_found(console, viewer, text.lower()), 1000), *await _users(console, viewer, text.lower())]
@@ -76,7 +76,7 @@ def exactly(text: str, found: Iterable[Found | FoundIn]) -> str:
 
 
 def nearness(text: str, name: str) -> tuple[bool, int, str]:
-    """The sort key of a name that has the text in it; the most similar name comes first."""
+    """The sort key of a found name; the most similar name comes first."""
     return not name.lower().startswith(text.lower()), len(name), name
 
 
@@ -117,7 +117,7 @@ def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
 
 
 async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
-    """Users, each with the page of users, or, for a viewer who may not see that, with the user's changes."""
+    """Users; each leads to the page of users, or, for a viewer who may not see it, to the user's changes."""
     if not viewer.may(READ_CONFIG):
         return []
     try:

@@ -1,4 +1,4 @@
-"""Front ends and Redis; the streams and their readers."""
+"""The page of front ends and Redis, and the page of the streams and their readers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FrontEndThen(NamedTuple):
     release: str = ""
     started_ms: int | None = None
     gone_ms: int | None = None  # when it was last heard of; None: it was not gone
-    sign: Sign | None = None  # what it did; None: nothing in the minute before
+    sign: Sign | None = None  # what it did in the minute before; None: nothing
 
 
 FRONT_ENDS_TWIN: Final = Twin(
@@ -40,7 +40,7 @@ STREAMS_TWIN: Final = Twin("The streams and their readers.", {"survey": Survey |
 
 
 async def front_ends(console: Console, request: Request) -> Response:
-    """The processes that hear brokers, and the Redis that all of them share."""
+    """The page of the processes that hear brokers, and of the Redis that they share."""
     at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
     given: dict[str, Any] = {
@@ -66,10 +66,10 @@ async def front_ends(console: Console, request: Request) -> Response:
 def front_ends_then(
     told: list[FrontEnd], signs: Signs, at_ms: int, name: Callable[[str], str]
 ) -> tuple[list[FrontEndThen], list[FrontEnd]]:
-    """The front ends that there were at an instant, as far as it is known; and those that were started later.
+    """The known front ends of an instant, and those that were started later.
 
     Args:
-        told: front ends that had a status within the last hour. name: gives the name of any other one, by its id.
+        told: front ends that had a status within the last hour. name: id -> name of any other front end.
     """
     rows = [
         FrontEndThen(

@@ -1,4 +1,4 @@
-"""Which time zone a browser's pages use: that of the server, UTC, or the browser's own. A cookie keeps it."""
+"""Chooses the time zone of a browser's pages: the server's, UTC, or the browser's own. A cookie keeps it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics: a list that is filtered and paged here, and one topic's route as clients get it, with who changed it."""
+"""The list of topics, and the page of one topic: its route as clients get it, and who changed it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TopicLine(NamedTuple):
     write: int
     perms: str
     writable: bool
-    shown: bool = True  # whether the viewer may see its route; else the row has only its name
+    shown: bool = True  # whether the viewer may see its route; else only its name is set
 
 
 TOPICS_TWIN: Final = Twin(
@@ -110,7 +110,7 @@ def _unseen(topic: str) -> TopicLine:
 
 
 async def topic(console: Console, request: Request) -> Response:
-    """One topic's route: as clients get it, and each change of it that the stream holds."""
+    """The page of one topic: its route as clients get it, and the last changes that the stream holds."""
     name = request.query_params.get("name", "")
     then = await console.then(request)
     tables = console.state.tables if then is None else then.tables

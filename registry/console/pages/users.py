@@ -27,7 +27,7 @@ _REFUSED: Final = 100
 
 
 class UserRow(NamedTuple):
-    """A user. rules: as commands take them. secrets: how many. sources: the networks from which alone it may come."""
+    """A user. rules: in the form of commands. secrets: how many. sources: the only networks that it may come from."""
 
     name: str
     enabled: bool
@@ -40,7 +40,7 @@ class UserRow(NamedTuple):
 
 
 class RefusedRow(NamedTuple):
-    """Requests of one kind that were refused, or would be."""
+    """Requests of one kind that the rules refused, or would refuse."""
 
     user: str
     right: str | None  # None: the user was not proved
@@ -52,7 +52,7 @@ class RefusedRow(NamedTuple):
     first_ms: int
     last_ms: int
     mend: str  # the command that would allow them
-    key: str  # the action that allows them has it in its address; empty: there is no such action
+    key: str  # names them in the address of the action that allows them; empty: there is no such action
 
 
 TWIN: Final = Twin(
@@ -104,9 +104,7 @@ async def allow(store: Store, key: str) -> Preview:
     policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
     row = next((one for one in refused if _key(one) == key), None)
     if row is None:
-        raise Mistaken(say(
-            "this request is not among the refused ones any more; the page Users lists those"
-        ))  # fmt: skip
+        raise Mistaken(say("this request is not among the refused ones any more; the page Users lists those"))
     what = say(
         "{user}: {right} on {resources}", user=row.kind.user, right=row.kind.right or say("any right"),
         resources=" ".join(row.kind.resources) or say("everything"),
@@ -121,13 +119,11 @@ async def allow(store: Store, key: str) -> Preview:
         raise Mistaken(say("{what}: no rule for an existing user would allow this", what=what) + hint)
     lines = [
         say(
-            "{what}, which was refused ({reason}), last from {address}, becomes allowed",
-            what=what,
-            reason=row.kind.reason,
-            address=row.last.source or say("an unknown address"),
+            "{what}, which was refused ({reason}), last from {address}, becomes allowed", what=what,
+            reason=row.kind.reason, address=row.last.source or say("an unknown address"),
         ),
         say("as with {command}", command=command),
         say("the names in it come from the program that sent the request: allow what you know"),
-    ]
+    ]  # fmt: skip
     change = mend.change
     return Preview(lines, lambda: PolicyStore(store).change(change), allowed, {"mend": command})

@@ -1,14 +1,14 @@
-// What only a browser can do: count down, pause, take a time from the slider, say that the console does not answer.
+// Does what only a browser can do: count down, pause, read the slider, say that the console does not answer.
 "use strict";
 
-const TOO_OLD_MS = 15_000; // a page asks for itself every 10 s
+const TOO_OLD_MS = 15_000; // a page is read again every 10 s
 
-let offset_ms = 0; // the clock of Redis minus ours
+let offset_ms = 0; // the clock of Redis minus that of the browser
 let paused = false;
-let made_at = Date.now(); // when what is shown was made
+let made_at = Date.now(); // when the shown content was made
 let newest = 0; // the last change that the page Changes has shown
 
-const spoken = JSON.parse(document.body.dataset.words ?? "{}"); // our words in the language of the page
+const spoken = JSON.parse(document.body.dataset.words ?? "{}"); // the texts of this script in the language of the page
 
 function words(ms) {
   const s = Math.floor(ms / 1000);
@@ -29,7 +29,7 @@ function count_down() {
   }
 }
 
-// A page that could not be read again says since when, and does not count down.
+// A page that could not be read again says how old it is, and does not count down.
 function tick() {
   const live = document.querySelector("#live[hx-get]");
   if (live && !paused && Date.now() - made_at > TOO_OLD_MS) {
@@ -64,7 +64,7 @@ function follow_server() {
   const { events, namespace, position, rules } = document.body.dataset;
   if (!events) return;
   const is_list = "namespaces" in document.body.dataset;
-  const known = new Map(); // namespace -> what this page shows of it
+  const known = new Map(); // namespace -> the state that this page shows
   share_stream(events, namespace, (state) => {
     const shown = known.get(state.namespace) ?? (is_list ? { ...state } : { position, rules, status: null });
     known.set(state.namespace, shown);
@@ -87,7 +87,7 @@ function slider_time(slider) {
   return `${text}${minutes < 0 ? "-" : "+"}${pad(minutes / 60)}:${pad(minutes % 60)}`;
 }
 
-// An address with "-2h" would mean another instant for the person who opens it later.
+// Replaces a time like "-2h" in the address: it would mean another instant for a person who opens the address later.
 function pin_instant() {
   const address = new URL(location.href);
   const at = document.body.dataset.at;
@@ -139,7 +139,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// A range that is selected in a chart opens the changes within it; the fields of the page Changes do the same.
+// A range that is selected in a chart opens the changes within it. Without a mouse, the page Changes has fields for it.
 document.addEventListener("pointerdown", (event) => {
   const chart = event.target.closest?.("svg[data-range]");
   if (!chart || event.button !== 0) return;

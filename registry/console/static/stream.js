@@ -1,9 +1,9 @@
-// One stream of events for all tabs of a browser: browsers allow six connections to a host over HTTP/1.1.
-// The tab that holds the lock reads it and passes each event on; when that tab closes, another tab gets the lock.
+// All tabs of a browser share one stream of events, because browsers allow six connections to a host over HTTP/1.1.
+// The tab that holds a lock reads the stream and passes each event on; when this tab closes, another tab gets the lock.
 "use strict";
 
-// Calls hear(state) with each state of the server, and ended() when the session is over. All namespaces of a console
-// share one stream. namespace: of this page; undefined: the page shows all namespaces, or the console has only one.
+// Calls hear(state) with each state of the server, and ended() when the session is over.
+// namespace: of this page; undefined: the page shows all namespaces, or the console has only one.
 function share_stream(address, namespace, hear, ended) {
   let source = null;
   let pass_on = () => {};
@@ -53,7 +53,7 @@ function share_stream(address, namespace, hear, ended) {
   function answer(asked) {
     for (const state of last.values()) if (!asked || state.namespace === asked) channel.postMessage({ state });
     if (!asked || last.has(asked)) return;
-    source.close(); // somebody has logged in to this namespace since: the stream must begin again
+    source.close(); // a user has logged in to this namespace since: the stream must begin again
     read();
   }
 
