@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from mqregistry.events.changes import BrokerExpired
 from mqregistry.server.counting.counters import Closed
+from mqregistry.server.view.view import Applied
 from mqregistry.store import keys
 
 from .here import Here, Peer
@@ -58,7 +60,7 @@ async def test_peers_are_written_when_a_connection_changed_and_only_then(here):
     channels.closed(first)
     await renew()
     assert await told(here) == {"c1|a:1": "10.0.0.1:2"}
-    channels.expired("c1|a:1", 9)
+    channels.applied(Applied(BrokerExpired(seq=9, ms=1, who="c1|a:1"), (), None))
     await renew()
     assert await told(here) == {}
 

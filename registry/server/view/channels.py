@@ -1,4 +1,4 @@
-"""Knows which broker speaks over which connection of this worker, and tells Redis when one closes."""
+"""Knows which connection of this worker each broker uses, and reports closed connections of brokers to Redis."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
-# A close that could not be reported to Redis for longer than this has no effect: the broker may be back.
+# A close that could not be reported within this time removes no broker: the broker may be back.
 _LATE_S = 1.0
-# The most brokers with an unreachable address: those that are noted in Redis, and those that are logged.
+# The most brokers with an unreachable address that are noted in Redis, and that are logged.
 _UNREACHABLE_MOST = 10
 _TOLD_MOST = 1000
 
@@ -39,7 +39,10 @@ def _unreachable(who: str, connection: Peer) -> str:
 
 
 class _Close(NamedTuple):
-    """A connection of a broker closed at ``at_s`` (time.perf_counter()); cause: "" = the broker may live."""
+    """A connection of a broker closed at ``at_s`` (time.perf_counter()).
+
+    cause: why the broker is removed; "" = its end says nothing about the broker.
+    """
 
     who: str
     channel: Channel
@@ -49,16 +52,16 @@ class _Close(NamedTuple):
 
 
 class ChannelOwner:
-    """The brokers of this worker's connections; listens to the view.
+    """The brokers of this worker's connections; listens to the view. A *channel* is a connection's name in Redis.
 
-    A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
+    A broker belongs to the connection of its last registration. A heartbeat without registration (322, 904) assigns it
     to a connection only if no other connection of this worker has it. ``changed`` counts changes of brokers'
     connections. ``attached`` is not set while Redis may have lost the channels. ``renewed`` is up_since_ms and now_ms
     of the last lease renewal, "" before the first.
 
     Args:
-        front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
-        name: of the front end, as events have it.
+        front_end, incarnation: names of the front end and of this worker process in Redis.
+        name: of the front end, in events.
     """
 
     def __init__(self, routes: RouteStore, front_end: str, incarnation: str, name: str = "") -> None:
@@ -85,17 +88,17 @@ class ChannelOwner:
         return len(self._owners)
 
     def new_channel(self) -> Channel:
-        """A name for a new connection; the opening time in it shows which of two workers' connections is younger."""
+        """Name a new connection; the opening time in the name tells which connection of two workers is younger."""
         self._connections += 1
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
 
     def by(self, connection: Peer, caller: Caller | None) -> By:
-        """The author of events that requests over this connection cause, or its end. caller: the sender, if known."""
+        """The author of events that a request over this connection, or its end, causes. caller: the sender."""
         how, user = (str(caller.how), caller.name) if caller is not None and caller.name else (ANONYMOUS, None)
         return By(how, user, connection.address, connection.via or None, self._name)
 
     def registered(self, who: str, connection: Peer, seq: int) -> None:
-        """A registration of this broker came over this connection: it is the broker's channel now."""
+        """Make the connection over which this broker registered its channel."""
         connection.heard_s = time.perf_counter()
         if self._owners.get(who) is not connection:
             self._owners[who] = connection
@@ -104,7 +107,7 @@ class ChannelOwner:
         self._held.setdefault(connection, set()).add(who)
 
     def touched(self, who: str, connection: Peer) -> None:
-        """A heartbeat without registration came over this connection."""
+        """Note a broker's heartbeat without registration over this connection."""
         connection.heard_s = time.perf_counter()
         if who not in self._owners:
             self._owners[who] = connection
@@ -112,7 +115,7 @@ class ChannelOwner:
         self._held.setdefault(connection, set()).add(who)
 
     def closed(self, connection: Peer) -> None:
-        """The connection is closed, and its last write is done: every broker that it held loses a channel."""
+        """Take the channel from every broker of this connection: it is closed, and its last write is done."""
         for who in self._held.pop(connection, ()):
             if self._owners.get(who) is connection:
                 del self._owners[who]
@@ -125,28 +128,20 @@ class ChannelOwner:
                 self._closes.put_nowait(_Close(who, connection.channel, cause, by, time.perf_counter()))
 
     def stop_telling(self) -> None:
-        """From now on do not tell Redis of closed connections: this worker shuts down, its brokers do not."""
+        """Report no more closed connections to Redis: this worker shuts down, its brokers do not."""
         self._telling = False
 
     def applied(self, applied: Applied) -> None:
-        """The view has this change: a broker that expired loses its connection."""
-        change = applied.change
-        if isinstance(change, BrokerExpired) and change.who is not None:
-            self.expired(change.who, change.seq)
+        """Take the connection from an expired broker, unless it has registered since.
 
-    def replaced(self, *, has_lost: bool) -> None:
-        """The view was read again: a Redis that lost changes does not know which channels this worker has."""
-        if has_lost:
-            self.attached.clear()
-
-    def expired(self, who: str, seq: int) -> None:
-        """The broker was removed for its silence at ``seq``: unless it came back, it has no connection any more.
-
-        Close the connection, unless another broker that has not expired uses it, too
-        (docs/differences.md D30).
+        Close the connection if no other broker uses it (docs/differences.md D30).
         """
+        change = applied.change
+        if not isinstance(change, BrokerExpired) or change.who is None:
+            return
+        who = change.who
         connection = self._owners.get(who)
-        if connection is None or self._registered_at.get(who, -1) >= seq:
+        if connection is None or self._registered_at.get(who, -1) >= change.seq:
             return
         del self._owners[who]
         self.changed += 1
@@ -156,16 +151,21 @@ class ChannelOwner:
         if not any(self._owners.get(other) is connection for other in held):
             connection.close(Closed.BROKER_EXPIRED, f"the broker {who} expired")
 
+    def replaced(self, *, has_lost: bool) -> None:
+        """Note that the view was read again, from a Redis that may have lost this worker's channels."""
+        if has_lost:
+            self.attached.clear()
+
     def channels(self) -> list[tuple[str, str]]:
-        """(who, channel value) of every broker with a connection here, as reported to Redis."""
+        """(who, channel value) of every broker that Redis is to know with a channel here."""
         return [*((who, connection.channel.value) for who, connection in self._owners.items()), *self._untold]
 
     def peers(self) -> Iterator[tuple[str, PeerAddress]]:
-        """Each broker (who) with a connection here, and the origin of that connection."""
+        """Each broker (who) with a connection here, and the addresses of that connection."""
         return ((who, PeerAddress(connection.address, connection.via)) for who, connection in self._owners.items())
 
     def unreachable(self) -> list[str]:
-        """The brokers with an address that clients can hardly reach, with the reason; the first ones only."""
+        """Say of the first brokers with an address that clients can hardly reach why that is so."""
         if self._unreachable[0] != self.changed:
             told = (_unreachable(who, connection) for who, connection in self._owners.items())
             self._unreachable = self.changed, list(itertools.islice(filter(None, told), _UNREACHABLE_MOST))

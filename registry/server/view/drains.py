@@ -1,8 +1,8 @@
-"""Tells which clients still have a route from before a broker name's write permission was taken.
+"""Tells which clients still have an old route after a broker name's write permission was taken.
 
-Each connection remembers the routes that it looked up. When the write permission of a broker name is taken, the
-connections that had looked up a route with this name are noted, with the topics. A connection is done when it has
-looked up all these topics again.
+Each connection remembers the routes that its client looked up. When the write permission of a broker name is taken, the
+connections with a route that has this name are noted, with the topics. A connection is done when its client has looked
+up all these topics again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .route_answers import KeptAnswer, RouteAnswers
 from .view import Applied, View
 
 MOST_ASKED: Final = 500_000
-"""The most routes that all connections of a worker remember together: they take some 30 MB."""
+"""The most routes that all connections of a worker remember together: about 30 MB."""
 _NAMES_MOST: Final = 20
 _ADDRESSES_MOST: Final = 20
 
 
 class RoutesAsked:
-    """The routes that one connection looked up. note: called with each route that it gets, known or not.
+    """The routes that one connection looked up. note: called with the route of each lookup.
 
-    A lookup only appends to a list, which is evaluated later: with thousands of connections, the set of the one that
-    looks up is in no cache of the processor.
+    ``note`` only appends to a list; ``routes`` makes a set of it later. With thousands of connections, a set would
+    rarely be in a cache of the processor.
     """
 
     __slots__ = ("_new", "_routes", "forgets", "note")
@@ -40,7 +40,7 @@ class RoutesAsked:
 
     @property
     def routes(self) -> set[KeptAnswer]:
-        """The routes that were looked up until now."""
+        """All routes that were looked up."""
         if self._new:
             self._routes.update(self._new)
             self._new.clear()
@@ -53,7 +53,7 @@ class RoutesAsked:
 
 
 class DrainClient(Protocol):
-    """A connection. active_at_s: when it was last heard."""
+    """A connection. active_at_s: when data last came over it."""
 
     address: str
     asked: RoutesAsked
@@ -70,8 +70,7 @@ class _Drain:
     def __init__(self) -> None:
         self.seq = 0  # of the change that took the permission last
         self.waiting: dict[DrainClient, set[str]] = {}  # client -> topics
-        # address -> when a client with an old route was last heard, after it closed its connection
-        self.closed: dict[str, float] = {}
+        self.closed: dict[str, float] = {}  # address of a client that left with an old route -> its active_at_s
         self.not_known = 0  # number of clients whose remembered routes were forgotten
 
 
@@ -96,7 +95,7 @@ class Drains:
         self._drains: dict[str, _Drain] = {}
 
     def applied(self, applied: Applied) -> None:
-        """When a change takes write permission, note the clients with the old route; forget a name that has it back."""
+        """Begin a drain when a change takes the write permission; end it when the name gets it back, or is removed."""
         change = applied.change
         if isinstance(change, WritePermSet):
             taken = [topic for topic, data in change.topics.items() if not data.perm & PERM_WRITE]
@@ -108,7 +107,7 @@ class Drains:
             self._drains.pop(change.broker_name, None)
 
     def _begin(self, name: str, seq: int, topics: Iterable[str]) -> None:
-        """Note the clients that looked up these topics. Cost: O(connections, and the routes that each looked up)."""
+        """Note the clients that looked up these topics. Cost: O(connections + routes that they remember)."""
         drain = self._drains.pop(name, None) or _Drain()
         self._drains[name] = drain
         drain.seq, drain.not_known = seq, 0
@@ -127,7 +126,7 @@ class Drains:
                 drain.waiting.setdefault(client, set()).update(topic_of[kept] for kept in held)
 
     def look(self) -> dict[str, DrainFacts]:
-        """How far each drain is now. Called with each renewal of the lease."""
+        """How far each drain is, by broker name. Called with each renewal of the lease."""
         return {name: self._look(name, drain) for name, drain in self._drains.items()}
 
     def _look(self, name: str, drain: _Drain) -> DrainFacts:

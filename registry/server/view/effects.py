@@ -35,7 +35,7 @@ class Effects:
         await _within(timeout_s, future, f"the change with seq {seq} was made, but its event did not come")
 
     async def wait_for_other_tables(self, timeout_s: float) -> None:
-        """Return once the view serves other tables than now; StoreUnavailable: it does not within timeout_s seconds."""
+        """Return once the view has loaded the tables again; StoreUnavailable: not within timeout_s seconds."""
         await _within(timeout_s, self._other_tables.wait(), "the tables are to be read again, which was not done")
 
     def applied(self, applied: Applied) -> None:
@@ -45,9 +45,12 @@ class Effects:
             self._wake()
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """Wake the requests whose changes the view has now; if Redis had lost changes, fail all that wait."""
+        """Wake the requests whose changes the view has now; if Redis had lost changes, fail all requests."""
         if self._view.has_lost:
-            self._fail()
+            waiting, self._waiting = self._waiting, []
+            for _, _, future in waiting:
+                if not future.done():
+                    future.set_exception(ChangesLost("Redis came back without this change; repeat it"))
         self._seq = seq
         self._wake()
         self._other_tables.set()
@@ -58,12 +61,6 @@ class Effects:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
                 future.set_result(None)
-
-    def _fail(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for _, _, future in waiting:
-            if not future.done():
-                future.set_exception(ChangesLost("Redis came back without this change; repeat it"))
 
 
 async def _within(timeout_s: float, awaited: Awaitable[object], otherwise: str) -> None:

@@ -20,9 +20,9 @@ from .view import LastEntry, View
 
 logger = logging.getLogger(__name__)
 
-# A blocking read of the change stream lasts this long at most; the tail's client waits one second more.
+# The longest blocking read of the change stream; the client of ``tail_store`` waits one second more.
 BLOCK_MS: Final = 1000
-# Applying this many changes in one go takes a few milliseconds of the event loop.
+# To apply this many changes at once takes a few milliseconds of the event loop.
 _CHANGES_PER_READ: Final = 100
 _RETRY_S: Final = 0.1
 _RETRY_AFTER_ERROR_S: Final = 1.0
@@ -31,12 +31,12 @@ _RETRY_AFTER_ERROR_S: Final = 1.0
 class Follower:
     """Feeds a view from a store.
 
-    The change stream does not show that it vanished, that Redis came back with less, or that a connection hangs.
-    :class:`mqregistry.server.view.lease_loop.LeaseLoop` notices these, and has the tables read again.
+    A reader of the change stream does not see that the stream is gone, that Redis has lost changes, or that the
+    connection hangs. :class:`mqregistry.server.view.lease_loop.LeaseLoop` sees it, and has the tables read again.
 
     heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). losses: how
     often Redis was found to have lost changes. lag_ms: the age of the last change when it was applied.
-    visible_after: a histogram of that age.
+    visible_after: a histogram of the ages of all changes.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
@@ -54,17 +54,15 @@ class Follower:
 
     @property
     def has_place(self) -> bool:
-        """Whether the view follows the change stream, and the tables need not be read."""
+        """Whether the view follows the change stream, so that the tables need not be read again."""
         return self._follow is not None
 
     def look_again(self, *, has_lost: bool = False) -> None:
-        """Make the tail read the tables again: the state of Redis differs from the view.
-
-        The tail tries until it succeeds. A second call before that has no effect.
+        """Make :meth:`tail` read the tables again, until it succeeds: the state of Redis differs from the view.
 
         Args:
-            has_lost: Redis has certainly lost changes. The tables that are read may not show it any more: the stream
-                may have been trimmed by then.
+            has_lost: Redis has certainly lost changes. The change stream may not show it any more when it is read,
+                because it may be trimmed by then.
         """
         self._follow = None
         self._view.has_lost = self._view.has_lost or has_lost
@@ -80,13 +78,13 @@ class Follower:
                 await pause(_RETRY_S)
 
     async def load(self) -> None:
-        """Read the tables once, and have the view serve them; until then it serves those that it has.
+        """Read the tables once, and have the view serve them.
 
-        If Redis has lost changes that the view had, they are restored first, except what somebody has changed since.
-        So Redis holds what is served, and writes act on that.
+        If Redis has lost changes that the view had, they are first written back, except where other changes came since.
+        So Redis holds what is served, and scripts decide by the same tables.
 
         Raises:
-            StreamGap: the change stream was trimmed meanwhile.
+            StreamGap: the change stream was trimmed while the tables were read.
             StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
         """
         view = self._view
@@ -119,8 +117,8 @@ class Follower:
                 if self._follow is None:
                     await self.load()
                 else:
-                    # After a failure do not block: a read that blocks returns with the next change, or after its whole
-                    # time, and only then does the stream count as heard.
+                    # After a failure do not block: a blocking read might return only after BLOCK_MS, and ``heard_at``
+                    # would be that much later.
                     await self._read(self._follow, 0 if failing else BLOCK_MS)
                 if told:
                     logger.warning("the change stream is read again")
@@ -143,7 +141,7 @@ class Follower:
 
     async def _read(self, follow: Follow, block_ms: int) -> None:
         changes = await follow.read(block_ms=block_ms, count=_CHANGES_PER_READ)
-        if self._follow is not follow:  # a rebuild was asked for meanwhile
+        if self._follow is not follow:  # look_again was called meanwhile
             return
         self.heard_at = time.monotonic()
         for change in changes:

@@ -1,4 +1,4 @@
-"""How far the tables that a worker serves can be trusted: one state, and the findings that change it."""
+"""The state of the tables that a worker serves, compared with Redis, and the findings that change this state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 
 class Seen(Enum):
-    """What the follower and the lease loop find out about Redis; each moves the state as :class:`Freshness` says.
+    """What the follower and the lease loop find out about Redis; :class:`Freshness` says what follows.
 
-    LOADED: the tables were read. IN_STEP: a lease renewal says that Redis has the seq of the view, and the change
-    stream is heard. BROKERS_AWAITED: the same, but after a loss some brokers may still have to register again.
-    UNHEARD: the change stream is not heard, or a renewal failed without saying that Redis is away. CONTRADICTED: Redis
-    is in another state than the view, or the change stream has a gap. UNANSWERED, ANSWERED: Redis did not answer, or
-    answered, a lease renewal.
+    LOADED: the tables were read. IN_STEP: a lease renewal shows that the view has every change of Redis, and the change
+    stream can be read. BROKERS_AWAITED: the same, but after a loss some brokers may still have to register again.
+    UNHEARD: the change stream cannot be read, or Redis answered a renewal with an error. CONTRADICTED: Redis is in
+    another state than the view, or entries of the change stream are missing. UNANSWERED, ANSWERED: Redis did not
+    answer, or answered, a lease renewal.
     """
 
     LOADED = "loaded"
@@ -30,7 +30,7 @@ class Freshness(Enum):
     """How the tables that this worker serves compare with what Redis holds.
 
     Known routes are answered in every state but LOADING. A topic that is not in the tables gets code 17 (does not
-    exist) only in FRESH, and code 1 in other states: with 17 clients drop a good route, with other errors they keep it.
+    exist) only in FRESH, and code 1 in other states: after code 17 clients drop their route, after code 1 they keep it.
 
     ========== ================================================== ======================================
     state      what is served                                     left for
@@ -47,9 +47,9 @@ class Freshness(Enum):
     AWAY       what was known; writes fail at once                STALE when ANSWERED
     ========== ================================================== ======================================
 
-    From every state that has tables, CONTRADICTED leads to REBUILDING and UNANSWERED to AWAY. AWAY reacts to
-    ANSWERED alone. Other findings are not lost: a requested rebuild stays noted in the follower, a loss in the view.
-    The renewal that ends AWAY reports both again.
+    From every state that has tables, CONTRADICTED leads to REBUILDING and UNANSWERED to AWAY. In AWAY only ANSWERED has
+    an effect. A rebuild or a loss that was found meanwhile stays noted in the follower and the view, and the renewal
+    that ends AWAY finds it again.
     """
 
     LOADING = "loading"
@@ -60,7 +60,7 @@ class Freshness(Enum):
     AWAY = "away"
 
     def after(self, seen: Seen) -> Freshness:
-        """The next state; the same one when ``seen`` changes nothing."""
+        """The state after this finding."""
         return _NEXT[self].get(seen, self)
 
     @property

@@ -1,6 +1,6 @@
-"""Finds the last change that the view and Redis have in common, and writes back what Redis lost after it.
+"""Finds the last change that the view and Redis have in common, and writes back to Redis what it lost after that.
 
-It writes only what the view knows and what nobody has changed since.
+What Redis has changed since the loss stays as it is.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from .view import View
 logger = logging.getLogger(__name__)
 
 Lives = list[tuple[str, LiveInfo]]
-"""Processes (who), each with its live info under one brokerName."""
+"""Broker processes (who), each with its live info (what its last heartbeat says) under one brokerName."""
 Places = dict[tuple[str, str], Lives]
 """brokerName and brokerAddr -> the processes that have this address under this name."""
 
-# How long to wait for another worker that knows as much and is restoring.
+# How long to wait before asking again, while another worker that knows as much gives back.
 _WAIT_S: Final = 0.1
 
 
 class Since(NamedTuple):
-    """What Redis has changed since the last common change. whole: all these changes are known."""
+    """What Redis has changed since the last common change. whole: no older of these changes has been trimmed away."""
 
     changes: list[Change]
     whole: bool
 
 
 async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: bool) -> Since | None:
-    """What Redis has changed since the last change that both histories have; None: it lost nothing that the view knew.
+    """What Redis has changed since the last change that view and Redis have; None: Redis lost nothing of the view.
 
     Args:
         is_lost: Redis has certainly lost changes, although its stream may not show it any more.
@@ -60,7 +60,7 @@ async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: b
     async for parts in read_back(tail_store):
         for change in reversed(parts):
             if change.seq > loaded.seq:
-                continue  # it came after the tables were read, and is applied later
+                continue  # later than the tables that were read: it is applied later
             if same and change.chain and history.chain(change.seq) == change.chain:
                 return None if change.seq == view.seq else Since(since[::-1], whole=True)
             since.append(change)
@@ -71,10 +71,10 @@ async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: b
 
 
 class GiveBack:
-    """One loss, as one view sees it.
+    """Gives Redis back what it lost, as far as one view knows it.
 
     Args:
-        view: what was known before. loaded: what Redis has now; it follows Redis while changes are given back.
+        view: has the tables before the loss. loaded: the tables of Redis now; kept up to date meanwhile.
         since: what Redis has changed since the loss.
         timeout_ms: the heartbeat timeout of a broker that did not send its own.
     """
@@ -88,10 +88,10 @@ class GiveBack:
         self._note(since.changes)
 
     async def run(self) -> None:
-        """Return when Redis has everything that the view knows, or when a worker that knew more has given it back.
+        """Give everything back, or wait until a worker that knew more has done it.
 
         Raises:
-            StreamGap, StoreUnavailable, StoreError: as when the tables are read; read them again, and try again.
+            StreamGap, StoreUnavailable, StoreError: the tables must be read again before the next attempt.
         """
         status: Status = "BUSY"
         while status in ("BUSY", "RETRY"):
@@ -153,7 +153,7 @@ class GiveBack:
         return "OK"
 
     async def _restore(self, gift: LostBroker, at_seq: int, lives: Lives) -> Status:
-        """Register the address again, for each cluster under which it was alive; only one of these may live."""
+        """Register the address again, for each cluster in which it was alive, also if Redis keeps only one of them."""
         row = self._view.tables.brokers[gift.broker_name]
         nobody = LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
         self._giver.seq = at_seq
@@ -173,7 +173,7 @@ class GiveBack:
         timeout_ms = info.timeout_ms or self._timeout_ms
         since = (self._view.awaited or {}).get(who)
         if since is not None and time.monotonic() - since > timeout_ms / 1000:
-            return "OK"  # it was restored after an earlier loss, and has not registered within its timeout
+            return "OK"  # restored after an earlier loss, and not registered within the timeout since
         registration = Registration(
             info.cluster, name, gift.broker_id, gift.addr, info.ha, row.zone_name, row.enable_acting_master,
             timeout_ms,

@@ -20,15 +20,15 @@ from .view import View
 
 logger = logging.getLogger(__name__)
 
-# How long the view may be behind before the tables are read again, and how long the change stream may be silent beyond
-# the time that one read of it lasts.
+# How long the view may lack a change of Redis before the tables are read again.
 BEHIND_S: Final = 1.0
+# How much longer than BLOCK_MS a read of the change stream may take.
 _SILENT_S: Final = 1.0
-# A renewal without an answer for this time may have gone to a dead Redis that another Redis has replaced.
+# If a renewal takes longer, its Redis may be dead, and another Redis may have replaced it.
 _PATIENCE_S: Final = 0.25
 # A busy Redis may answer an older call this much later than a new one.
 _BUSY_S: Final = 0.1
-# While a renewal could change the view's state, renew this often. This is also how often the state is checked.
+# How often to renew in the states that a renewal may end.
 _RENEW_SOON_S: Final = 0.2
 _SETTLED: Final = (Freshness.FRESH, Freshness.AWAITING)
 # After a loss each live broker registers again in this time: its heartbeat period, and 5 s.
@@ -38,20 +38,20 @@ _NOTICED_S: Final = 3.0
 
 
 class _Behind(NamedTuple):
-    """The view was first seen behind at ``since_s`` (time.monotonic), when Redis was at ``seq``."""
+    """Since ``since_s`` (time.monotonic) the view is known to lack the change with this seq, which Redis has."""
 
     since_s: float
     seq: int
 
 
 class LeaseLoop:
-    """Renews one worker's lease, and moves the view's freshness by what each renewal returns.
+    """Renews one worker's lease, and changes the view's freshness by what each renewal returns.
 
     Args:
-        leases: with its own connections, so that a high load is not mistaken for an absent Redis.
+        leases: has connections of its own, so that a renewal does not wait for other calls.
         own_store: the store of ``leases``. other_stores: this worker's other connections to Redis.
         renewed: called with each renewal.
-        process: gives the status that each renewal writes (``LeaseStore.renew``).
+        process: returns the status that each renewal writes (``LeaseStore.renew``).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class LeaseLoop:
         self.renewal: Renewal | None = None
 
     async def run(self) -> None:
-        """Renew every second, more often while the view is not known to be up to date. Runs until cancelled."""
+        """Renew every second, and every 0.2 s in states that a renewal may end. Runs until cancelled."""
         while not cancelled():
             started = time.monotonic()
             try:
@@ -99,10 +99,10 @@ class LeaseLoop:
         self._soon = True
 
     async def _renew_where_it_answers(self) -> None:
-        """Renew once; give up the connections to a silent Redis as soon as new connections are answered.
+        """Renew once; close the open connections if Redis does not answer over them but over a new connection.
 
-        Connections to a master that is paused, or whose host has vanished, stay open. Each would wait for its whole
-        timeout, although Sentinel, or an address that has moved, leads to a new master.
+        Connections to a paused master, or to a host that is gone, stay open. Each call over them would wait for its
+        timeout, although new connections already lead to a new master, by Sentinel or an address that has moved.
         """
         renewal = asyncio.create_task(self.renew(), name="renews the lease")
         try:
@@ -114,7 +114,7 @@ class LeaseLoop:
                     await self._own_store.hang_up()
                     await asyncio.wait((renewal,), timeout=_BUSY_S)
                     break
-            if not renewal.done():  # it was still connecting
+            if not renewal.done():  # the renewal was still connecting
                 raise StoreUnavailable("Redis does not answer where it was asked; elsewhere it does")
             await renewal
         except StoreUnavailable:
@@ -153,9 +153,9 @@ class LeaseLoop:
             await self._attach()
 
     async def _attach(self) -> None:
-        """Give Redis this worker's channels again: it dropped them with the lost lease, or lost them.
+        """Write this worker's channels to Redis again: Redis removed them with the expired lease, or lost them.
 
-        A Redis that lost changes may have channels of this worker that have closed since: these are removed first.
+        A Redis that lost changes may have channels of this worker that have closed since: they are removed first.
         """
         losses = self._follower.losses
         try:
@@ -169,10 +169,10 @@ class LeaseLoop:
             self._channels.attached.set()
 
     def _compare(self, renewal: Renewal, known_seq: int) -> None:
-        """Compare Redis, as of the renewal, with the view.
+        """Compare the state of Redis that the renewal returned with the view.
 
         Args:
-            known_seq: the view's seq before the renewal was sent; the tail may have applied more since.
+            known_seq: the view's seq before the renewal was sent; the follower may have applied more changes since.
         """
         view, follower, now = self._view, self._follower, time.monotonic()
         has_lost = (
@@ -191,7 +191,7 @@ class LeaseLoop:
             view.saw(Seen.BROKERS_AWAITED if self._awaits(renewal) else Seen.IN_STEP)
 
     def _awaits(self, renewal: Renewal) -> bool:
-        """Whether an absent topic may belong to a broker that still has to register again after a loss."""
+        """Whether some broker may still have to register again after a loss."""
         view, since_s = self._view, (renewal.now_ms - renewal.lost_ms) / 1000
         if not 0 <= since_s < _BEAT_PERIOD_S:
             view.awaited = {} if view.awaited is None else view.awaited
@@ -199,9 +199,9 @@ class LeaseLoop:
         return view.awaited is None or bool(view.awaited) or since_s < _NOTICED_S
 
     def _is_behind(self, seq: int, now: float) -> bool:
-        """Whether the view, BEHIND_S after its lag was noticed, has not yet reached the ``seq`` that Redis had then.
+        """Whether the view has lacked the same change for longer than BEHIND_S.
 
-        Under steady writes the view is always a change or two behind: that is no reason to read the tables again.
+        While brokers register all the time, the view always lacks the newest changes: the tables need not be read then.
         """
         if self._view.seq >= seq:
             self._behind = None

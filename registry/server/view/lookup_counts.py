@@ -1,5 +1,6 @@
-"""Counts which topics are looked up at one worker, and writes the counts to the stream ``lookups``, with a sample of
-the clients that asked in vain.
+"""Counts the lookups of each topic at one worker, and writes the counts to the stream ``lookups``.
+
+A sample of the clients that asked for missing topics is written with them.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from .route_answers import KeptAnswer
 logger = logging.getLogger(__name__)
 
 OTHERS: Final = "(others)"
-"""Counts every topic beyond the bounds. No topic can have this name (parentheses), but a client may ask for it."""
+"""Counts every topic beyond the bounds. No topic has this name, because of its parentheses; a client may ask for it."""
 
 MAX_TOPICS: Final = 50_000
 MAX_MISSING: Final = 10_000
 MAX_NAMES_WITH_CLIENTS: Final = 1_000
 CLIENTS_OF_NAME: Final = 3
-"""How many addresses that asked for a name in vain are reported with it: the first ones of each interval."""
+"""How many clients of a missing name are reported: the first of each interval."""
 # How many seconds a shutdown waits for the last report.
 LAST_REPORT_S: Final = 2.0
-# A topic's name is 127 characters at most, a retry topic's 255. Longer names count under OTHERS.
+# A topic's name has 127 characters at most, a retry topic's name 255. Longer names are counted as OTHERS.
 _MAX_NAME_CHARS: Final = 255
 
 
 class LookupCounts:
-    """Answers to 105 since the last drain: found, by topic, and not found (code 17), by the name asked for.
+    """Counts of the answers to 105 since the last :meth:`drain`: routes by topic, and code 17 by missing name.
+
+    in_vain: the last missing name, until :meth:`asked_by` has noted its client; "" = none.
 
     Args:
-        kept: the kept answers by topic; each counts by itself how often it was given.
+        kept: the kept answers by topic; each has its own count.
         max_topics, max_missing: the most names with a count of their own; all others are counted together, as OTHERS.
-
-    in_vain: the last missing name, until :meth:`asked_by` has noted the client that asked for it; empty: none.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class LookupCounts:
         self.in_vain = ""
 
     def found(self, topic: str, times: int = 1) -> None:
-        """Count lookups that were answered with a route, if no kept answer counts them."""
+        """Count lookups that were answered with a route, but not by a kept answer."""
         _add(self._found, topic, times, self._max_topics)
 
     def missing(self, topic: str | None) -> None:
@@ -73,12 +74,12 @@ class LookupCounts:
             self._clients[name] = (*hosts, host)
 
     def drain_clients(self) -> dict[str, tuple[str, ...]]:
-        """Return the sample of clients by missing name since the last call."""
+        """Return missing name -> some of its clients since the last call."""
         clients, self._clients = self._clients, {}
         return clients
 
     def drain(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return what was counted since the last call, found by topic and missing by name, without zeros.
+        """Return the counts since the last call without zeros: of routes by topic, and of missing names.
 
         Cost: O(kept answers), about 6 ms for 40,000.
         """
@@ -97,7 +98,7 @@ class LookupCounts:
 
 
 class _Report(NamedTuple):
-    """A report that is being sent, or may have been written; its number is never used for other counts."""
+    """A report that Redis may have written, or not; its number is never used for other counts."""
 
     number: int
     since: float
@@ -107,9 +108,9 @@ class _Report(NamedTuple):
 class LookupJournal:
     """Writes the counts of one worker to the stream, every ``interval_s`` seconds.
 
-    While Redis is away the counts stay where they are, and are written in one report when it is back. A report that may
-    have been written is sent again unchanged, and Redis recognises its number. A worker that is killed loses its
-    unwritten counts: at most those of ``interval_s`` while Redis answers.
+    While Redis is away, the counts go on, and are written in one report when Redis is back. A report that Redis may
+    have written is sent again unchanged; Redis then recognises its number. A worker that is killed loses the counts
+    since its last report.
     """
 
     def __init__(
@@ -143,10 +144,10 @@ class LookupJournal:
             await pause(max(0.05, self._interval_s - (time.monotonic() - started)))
 
     async def write(self) -> None:
-        """Write what was counted until now, if anything was.
+        """Write the counts, if there are any.
 
         Raises:
-            StoreUnavailable, StoreError: the counts are kept, and written once, with the next report.
+            StoreUnavailable, StoreError: the report is kept, and is sent again before the next report.
         """
         if self._sent is not None:
             await self._send(self._sent)
@@ -164,7 +165,7 @@ class LookupJournal:
         self._sent = None
 
     async def close(self) -> None:
-        """Write the last report; when Redis does not take it within LAST_REPORT_S, it is lost, with a warning."""
+        """Write the last report. If Redis does not take it within LAST_REPORT_S, log that it is lost."""
         try:
             async with asyncio.timeout(LAST_REPORT_S):
                 await self.write()

@@ -26,7 +26,7 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _CONNECT_S = 3.0
-# The most notices that wait for one broker. If there are more, it cannot be reached, and the oldest are dropped.
+# The most notices that wait for one broker; beyond that the oldest are dropped, because the broker cannot be reached.
 _WAITING = 100
 # The most connections that are kept, and the most brokers that are notified at the same time.
 _CONNECTIONS = 512
@@ -41,10 +41,10 @@ class Notice(NamedTuple):
 
 
 def notices(before: BrokerRow | None, change: Change) -> list[Notice]:
-    """Which broker gets which 905 for this change, given its row before.
+    """The notices of a change, given the row of its brokerName before it.
 
-    When a smaller id arrives, every member but the new one gets the new one's HA address. When the smallest
-    id leaves, all that stay get the address that left.
+    When a broker with a smaller id arrives, all other brokers of the name get its HA address. When the broker with the
+    smallest id leaves, the other brokers get its address.
     """
     if not isinstance(change, (BrokerRegistered, BrokerRemoved)):
         return []
@@ -70,9 +70,9 @@ def notices(before: BrokerRow | None, change: Change) -> list[Notice]:
 
 
 class MinBrokerIdNotifier:
-    """Sends notices over connections that it keeps: to each broker in order, to different brokers at the same time.
+    """Sends notices to many brokers at the same time, to each in order, and keeps the connections; listens to the view.
 
-    A broker that cannot be reached misses them. Listens to the view.
+    A broker that cannot be reached gets no notices.
 
     Args:
         enabled: called for each change: whether to notify brokers (setting notifyMinBrokerIdChanged).
@@ -127,7 +127,7 @@ class MinBrokerIdNotifier:
         addr = notice.broker_addr
         if addr in self._streams:
             reader, writer = self._streams[addr]
-            # The broker hung up, or its machine reset the connection: uvloop raises RuntimeError for a write then.
+            # The broker has closed the connection, or its machine has reset it: uvloop then raises RuntimeError.
             if reader.at_eof() or writer.is_closing():
                 self._forget(addr)
         if addr not in self._streams:

@@ -1,6 +1,6 @@
-"""Keeps the encoded answers to lookups (105) and of the cluster info (106) until a change touches them.
+"""Keeps the encoded answers to lookups (105) and cluster info (106) until a change touches them.
 
-One answer for each topic and JSON form, encoded when it is first asked for: what Eureka calls its response cache.
+There is one answer for each topic and JSON form. It is encoded when a client first asks for it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from .view import Applied, View
 
 
 class KeptAnswer:
-    """An encoded route, and how often it was given since LookupCounts last set that to 0."""
+    """An encoded route. asked: how often it was the answer; LookupCounts takes this count, and sets it to 0.
 
-    __slots__ = ("asked", "body")  # no msgspec.Struct: counting in one would take three times as long
+    LookupCache has the same object, so it is never replaced while its topic exists.
+    """
+
+    __slots__ = ("asked", "body")  # no msgspec.Struct: counting in it would take three times as long
 
     def __init__(self, body: bytes | None, asked: int = 0) -> None:
-        # None: it must be encoded again. LookupCache keeps this object, too, and sees by None that the route changed:
-        # the object is never replaced while its topic exists.
-        self.body = body
+        self.body = body  # None: the route has changed, and must be encoded again
         self.asked = asked
 
 
 class RouteAnswers:
     """The encoded answers of one worker; listens to the view.
 
-    quoted, bare: kept routes by topic, one dict for each JSON form (standard, and fastjson's with bare number keys).
-    on_gone: called with a topic that is gone and how often its kept answer was given.
+    quoted, bare: kept routes by topic, in standard JSON, and in fastjson's JSON with bare number keys.
+    on_gone: called with a removed topic and the ``asked`` of its kept answer.
     """
 
     def __init__(self, view: View, behaviour: Behaviour = FIVE) -> None:
@@ -47,7 +48,7 @@ class RouteAnswers:
         self.on_gone: Callable[[str, int], object] = lambda topic, asked: None
 
     def kept_route(self, topic: str, *, quoted_keys: bool) -> KeptAnswer | None:
-        """The answer to a 105, its body encoded; None when there is no such topic. O(1) once it was asked for."""
+        """The answer to a 105, with its body; None: there is no such topic. O(1) after the first call."""
         answers = self.quoted if quoted_keys else self.bare
         kept = answers.get(topic)
         if kept is None or kept.body is None:
@@ -62,14 +63,10 @@ class RouteAnswers:
         return kept
 
     def note_asked(self, ext_fields: Mapping[str, str] | None, asked: Callable[[KeptAnswer], object]) -> None:
-        """Call ``asked`` with the route that a lookup asked for, for either JSON form."""
+        """Call ``asked`` with a kept answer of the topic that a lookup asked for, in whatever JSON form."""
         topic = (ext_fields or {}).get("topic", "")
         if topic in self._view.tables.topics:
-            asked(self.any_kept(topic))
-
-    def any_kept(self, topic: str) -> KeptAnswer:
-        """The one object that stands for an existing topic, whichever of its answers a connection gets."""
-        return self.quoted.get(topic) or self.bare.get(topic) or self.quoted.setdefault(topic, KeptAnswer(None))
+            asked(self.quoted.get(topic) or self.bare.get(topic) or self.quoted.setdefault(topic, KeptAnswer(None)))
 
     def _route(self, topic: str) -> TopicRoute | None:
         return pick_up_route(
@@ -81,7 +78,7 @@ class RouteAnswers:
         )
 
     def zone_route_body(self, topic: str, zone_name: str) -> bytes | None:
-        """The answer to a 105 that asks for one zone: always with bare keys, and never kept."""
+        """Encode the route of a 105 with a zone filter: always with bare number keys, and never kept."""
         route = self._route(topic)
         return None if route is None else encode_route(in_zone(route, zone_name), quoted_keys=False)
 
@@ -95,7 +92,7 @@ class RouteAnswers:
         return self._cluster_info
 
     def configure(self, *, acting_master: bool, order_messages: bool) -> bool:
-        """Encode by these settings from now on; if they changed, forget all kept answers and return True."""
+        """Encode by these settings; if they differ from those before, forget all kept answers and return True."""
         wanted = acting_master, order_messages
         if (self._acting_master, self._order_messages) == wanted:
             return False
@@ -103,16 +100,14 @@ class RouteAnswers:
         self.invalidate_all()
         return True
 
-    # from the view
-
     def applied(self, applied: Applied) -> None:
-        """Forget what this change touched."""
+        """Forget the answers that this change touched."""
         self.invalidate(applied.topics)
         if not isinstance(applied.change, WritePermSet):
             self._cluster_info = None
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """Forget every answer: the view serves other tables now."""
+        """Forget every answer: the view has loaded the tables again."""
         self.invalidate_all()
 
     def invalidate(self, topics: Collection[str]) -> None:
@@ -129,6 +124,6 @@ class RouteAnswers:
                             self.on_gone(topic, kept.asked)
 
     def invalidate_all(self) -> None:
-        """Forget all kept answers, so that they are encoded again."""
+        """Forget all kept answers, of topics and of the cluster info."""
         self.invalidate(list({**self.quoted, **self.bare}))
         self._cluster_info = None

@@ -1,10 +1,9 @@
-"""Holds requests of clients that wait for a route to change (ROUTE_WATCH) until the view has a change.
+"""Holds route watches (ROUTE_WATCH, our extension in protocol/watch) until a route of their topics changes.
 
-The same worker's view answers the lookup that follows, so the lookup shows the change that was announced.
-A client that asks again learns from a short history what changed meanwhile. If its position is before that history,
-the answer is that all its topics may have changed. It gets the same answer if the view has replaced its tables since
-the last request: Redis may have lost changes, and given their numbers to others. No history is kept while no client
-watches. The request is an extension of ours: see protocol/watch.
+The same worker's view answers the client's next lookup, so that lookup shows the change that was announced.
+A client that watches again gets what changed meanwhile, from a short history. If the history begins later, the answer
+is that all its topics may have changed. The answer is the same if the view has loaded its tables again: Redis may have
+lost changes, and given their numbers to other changes. No history is kept while no client watches.
 """
 
 from __future__ import annotations
@@ -20,30 +19,30 @@ from ...errors import RemoteProtocolError
 from ...protocol.watch import TablesVersion, WatchAnswer, WatchRequest
 from .view import Applied
 
-# No request is held longer: a connection that is idle for twice this time is closed.
+# The longest time that a request is held: a connection that is idle for twice this time is closed.
 MAX_HOLD_S: Final = 60.0
 # The most topics in the history.
 _HISTORY_TOPICS: Final = 100_000
-# Clients are notified of a change for this time, then other requests are answered.
+# Clients are answered for this time, then the event loop serves other requests.
 _TELL_S: Final = 0.001
-# Clients that are notified before the time is checked.
+# How many clients are answered before the time is checked.
 AT_A_TIME: Final = 20
 # A seq before every change in the history.
 _BEFORE_ALL: Final = -1
 # The most topics that all held requests of a worker may name: they take about 100 MB.
 _HELD_TOPICS: Final = 1_000_000
-# The bytes of a topic without its name: its places in two sets and a dict.
+# The bytes that a topic takes in two sets and a dict, without its name.
 _TOPIC_BYTES: Final = 300
 
 
 class Watcher(Protocol):
-    """A connection, as this module uses it."""
+    """The connection of a client that watches."""
 
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
         """Send the answer, or code 1500 (GO_AWAY) for None; does nothing if the connection is closed."""
 
     def hold_watch(self, size: int) -> None:
-        """Account for the bytes that a held request takes; 0: none is held any more.
+        """Account for the bytes that a held request takes; 0: no request is held any more.
 
         Raises:
             RemoteProtocolError: the client's address holds too much.
@@ -71,10 +70,10 @@ class RouteWatches:
         self._held_topics = 0
         self._by_topic: dict[str, set[Watcher]] = {}
         self._watchers: set[Watcher] = set()  # every connection that has ever asked
-        # The watchers that must be told now -> the seq of the first change for them.
+        # The watchers that must be answered now -> the seq of the first change for them.
         self._due: dict[Watcher, int] = {}
         self._is_telling = False
-        self._untold: set[Watcher] = set()  # watchers that do not know yet that everything may have changed
+        self._untold: set[Watcher] = set()  # watchers whose next answer is that all their topics may have changed
         self._history: deque[_Entry] = deque()
         self._history_topics = 0
         self._known_from = -1  # the history has every change after this seq
@@ -82,26 +81,24 @@ class RouteWatches:
     def __len__(self) -> int:
         return len(self._held)
 
-    # from the view
-
     def replaced(self, epoch: str, seq: int) -> None:
-        """The view has replaced its tables; epoch and seq: the new position. Every route may have changed."""
+        """Take in that the view has loaded the tables again; epoch, seq: of these tables."""
         self._epoch, self._seq = epoch, seq
         self.all_changed()
 
     def all_changed(self) -> None:
-        """Every route may have changed."""
+        """Take in that every route may have changed."""
         self._forget_history()
         self._untold = set(self._watchers)
         self._due = dict.fromkeys(self._held, _BEFORE_ALL)
         self._tell()
 
     def applied(self, applied: Applied) -> None:
-        """The view has this change."""
+        """Take in a change of the view."""
         self.changed(applied.topics, applied.change.seq)
 
     def changed(self, topics: Collection[str], seq: int) -> None:
-        """The view has the change with this seq, which touched the routes of these topics."""
+        """Take in that the change with this seq touched the routes of these topics."""
         self._seq = seq
         if not self._watchers:
             self._known_from = seq
@@ -122,15 +119,13 @@ class RouteWatches:
                 self._due.update(dict.fromkeys(self._by_topic[topic].difference(self._due), seq))
             self._tell()
 
-    # from connections
-
     def watch(self, watcher: Watcher, request: WatchRequest, opaque: int, now_s: float) -> None:
         """Hold a request, or answer it at once.
 
         Raises:
-            RemoteProtocolError: all clients together, or those of this address, watch too much: the client then polls.
+            RemoteProtocolError: all clients, or the clients of this address, watch too much: the client then polls.
         """
-        self._release(watcher)  # the new request replaces the old one, whose answer nobody waits for
+        self._release(watcher)  # the new request replaces the held one
         self._watchers.add(watcher)
         since = request.since
         held = _Held(opaque, request.topics, now_s + min(request.hold_ms / 1000, MAX_HOLD_S))
@@ -152,7 +147,7 @@ class RouteWatches:
             self._by_topic.setdefault(topic, set()).add(watcher)
 
     def gone(self, watcher: Watcher) -> None:
-        """The connection is closed: drop its request. If it was the last watcher, drop the history, too."""
+        """Drop the request of a closed connection. If it was the last watcher, drop the history as well."""
         self._release(watcher)
         self._watchers.discard(watcher)
         self._untold.discard(watcher)
@@ -167,7 +162,7 @@ class RouteWatches:
         self._tell()
 
     def send_away(self) -> None:
-        """Answer all watchers with code 1500 before a shutdown: they continue at another front end."""
+        """Answer all held requests with code 1500 before a shutdown: the clients continue at another front end."""
         for watcher in list(self._held):
             held = self._release(watcher)
             assert held is not None

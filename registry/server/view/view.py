@@ -1,7 +1,7 @@
-"""Holds the route tables that one worker serves, and how far in the change stream they are.
+"""Holds the route tables that one worker serves, and their position in the change stream.
 
-No code here waits or does I/O: the follower updates the view, requests read it, and listeners (encoded answers,
-watches, notices to brokers, ...) act on each change.
+No code here waits or does I/O. The follower updates the view, requests read it, and listeners (encoded answers,
+watches, notices to brokers and others) act on each change.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class Applied(NamedTuple):
-    """What one event did to the view."""
+    """An event that the view has applied."""
 
     change: Change
-    topics: Collection[str]  # those whose route may look different now, or may be gone
-    # the row of the change's brokerName before it, as Redis had it; None if there was none
-    row_before: BrokerRow | None
+    topics: Collection[str]  # the topics whose route may have changed, or may be gone
+    row_before: BrokerRow | None  # the row of the change's brokerName before the change; None: there was none
 
 
 class LastEntry(NamedTuple):
@@ -38,34 +37,37 @@ class LastEntry(NamedTuple):
 
 
 class View:
-    """The served tables: those of Redis as of ``seq``. While Redis is away or has lost changes, its earlier tables."""
+    """The tables that a worker serves: the tables of Redis after the change ``seq``.
+
+    epoch: names the data set of the namespace. seq: the number of the last change; it counts every change of the
+        namespace. last_ms: the latest time of a change. losses: how often Redis lost changes, by lease renewals.
+    lives: live info of the brokers. history: the last changes. last_entry: the last entry of the change stream that was
+        read; None: the stream has had none.
+    load_id: changes whenever the tables are read from Redis. What somebody remembers about the tables is valid only
+        while it stays the same.
+    freshness: what answers may rely on. has_lost: Redis has lost changes that the tables have; they are being restored,
+        and no write starts.
+    awaited: brokers that were restored after a loss and have not registered since -> when they were restored
+        (time.monotonic); None: the brokers before the last loss are not known.
+    """
 
     def __init__(self) -> None:
         self.tables = Tables()
-        self.lives = LiveTable(self.tables)  # live info of the brokers in them
-        self.history = History()  # the last changes that led to them
-        # epoch, seq: how far the tables are; seq counts every change of the namespace, epoch names its data set
-        self.epoch = ""
-        self.seq = -1
-        self.last_ms = 0
-        self.losses = 0  # how often Redis lost changes, as lease renewals say
-        # the last entry of the change stream that was read; None: the stream has had none
+        self.lives = LiveTable(self.tables)
+        self.history = History()
+        self.epoch, self.seq, self.last_ms = "", -1, 0
+        self.losses = 0
         self.last_entry: LastEntry | None = None
-        # changes whenever the tables are read from Redis; anything remembered about the tables is valid only while it
-        # stays the same
         self.load_id = 0
-        self.freshness = Freshness.LOADING  # what the answers may rely on
-        # Redis has lost changes that the tables have; these are being restored, and no write starts
+        self.freshness = Freshness.LOADING
         self.has_lost = False
-        # brokers restored after a loss that have not registered since -> when they were restored (time.monotonic);
-        # None: the brokers before the last loss are not known
         self.awaited: dict[str, float] | None = None
         self._on_applied: list[Callable[[Applied], object]] = []
         self._on_replaced: list[Callable[[str, int], object]] = []
 
     @property
     def known(self) -> str:
-        """Names the last change that this view knows; scripts check it (lua/include/emit), but not "" (none known)."""
+        """The argument by which scripts check that Redis has this view's last change (lua/include/emit); "" = none."""
         seq, entry_id = (self.last_entry.seq, self.last_entry.entry_id) if self.last_entry else (0, "0-0")
         chain = self.history.chain(seq)
         return f"{self.epoch} {seq} {chain} {entry_id} " if chain else ""
@@ -73,12 +75,12 @@ class View:
     def subscribe(
         self, applied: Callable[[Applied], object] | None = None, replaced: Callable[[str, int], object] | None = None
     ) -> None:
-        """Add a listener; ``apply`` and ``load`` call listeners in the order in which they were added.
+        """Add a listener; listeners are called in the order in which they were added.
 
         Args:
-            applied: called with the outcome of each event.
-            replaced: called with epoch and seq when other tables are served, so that anything may have changed.
-                ``has_lost`` tells whether Redis had lost changes before.
+            applied: called with each applied event.
+            replaced: called with epoch and seq when the tables were loaded again, so that anything may have changed.
+                ``has_lost`` then says whether Redis had lost changes.
         """
         if applied is not None:
             self._on_applied.append(applied)
@@ -109,7 +111,7 @@ class View:
         return applied
 
     def load(self, tables: Tables, epoch: str, seq: int, *, lives: LiveTable | None = None) -> None:
-        """Serve these tables, a snapshot with every later change applied, from now on."""
+        """Serve these tables from now on."""
         self.tables = tables
         self.lives = LiveTable(tables) if lives is None else lives
         self.epoch, self.seq = epoch, seq
@@ -120,7 +122,7 @@ class View:
         self.has_lost = False
 
     def note_return(self, change: Change) -> None:
-        """Await a broker that this event restores; stop awaiting one that registers or is removed."""
+        """Await a broker that this event restores; await it no longer once it registers or is removed."""
         if self.awaited is not None and isinstance(change, BrokerChange) and change.who is not None:
             if change.knew and isinstance(change, BrokerRegistered):
                 self.awaited.setdefault(change.who, time.monotonic())
