@@ -52,7 +52,7 @@ def turns() -> Turns:
 
 def test_a_few_at_once_then_one_for_each_that_leaves(turns: Turns) -> None:
     turns.enter(1, 2, 3, 4, 5)
-    assert (turns.going, turns.frames.waiting) == ([1, 2], 3)
+    assert (turns.going, len(turns.frames._waiting)) == ([1, 2], 3)
     turns.frames.leave(2)
     assert turns.going == [1, 2, 3]
     turns.frames.leave(4)  # it hung up while it waited
@@ -60,7 +60,7 @@ def test_a_few_at_once_then_one_for_each_that_leaves(turns: Turns) -> None:
     turns.frames.leave(1)
     turns.frames.leave(3)
     turns.frames.leave(5)
-    assert (turns.going, turns.frames.waiting) == ([1, 2, 3, 5], 0)
+    assert (turns.going, len(turns.frames._waiting)) == ([1, 2, 3, 5], 0)
 
 
 def test_leaving_without_having_entered_frees_nothing(turns: Turns) -> None:
@@ -85,7 +85,7 @@ def test_who_takes_too_long_loses_the_turn_and_who_waits_too_long_gets_one(turns
     turns.frames.tick()
     assert turns.going == [1, 2, 3, 4, 5, 6, 7]
     turns.frames.leave(1)  # later, and once more: nothing
-    assert turns.frames.waiting == 0
+    assert len(turns.frames._waiting) == 0
 
 
 def test_more_have_a_turn_when_their_frames_are_smaller() -> None:
@@ -94,7 +94,7 @@ def test_more_have_a_turn_when_their_frames_are_smaller() -> None:
     for sender, size in enumerate((1000, 40, 60, 10)):  # no frame counts more than half
         if frames.enter(sender, lambda sender=sender: going.append(sender), "", size):  # type: ignore[misc]
             going.append(sender)
-    assert (going, frames.waiting) == ([0, 1, 2], 1)
+    assert (going, len(frames._waiting)) == ([0, 1, 2], 1)
     frames.leave(2)
     assert going == [0, 1, 2, 3]
     assert not frames.enter(4, lambda: going.append(4), "", 60)
@@ -132,17 +132,17 @@ def test_the_frames_of_one_address_have_room_in_its_share_together() -> None:
     enter("a3", 70)
     enter("a4", 12)
     enter("a5", 15)
-    assert (going, frames.crowded, frames.waiting) == (["a1"], ["a"], 0)
+    assert (going, frames.crowded, len(frames._waiting)) == (["a1"], ["a"], 0)
     clock.now_s += 2 * PATIENCE_S
     frames.tick()
     assert going == ["a1"], "patience is with those of other addresses"
     enter("b1", 60)
     enter("a6", 10)
-    assert (going, frames.waiting) == (["a1", "b1", "a6"], 0)
+    assert (going, len(frames._waiting)) == (["a1", "b1", "a6"], 0)
     frames.leave("a4")  # it hung up while it waited
     assert going == ["a1", "b1", "a6"]
     frames.leave("a1")
-    assert (going, frames.waiting) == (["a1", "b1", "a6"], 2), "a5, because it is small, then a2"
+    assert (going, len(frames._waiting)) == (["a1", "b1", "a6"], 2), "a5, because it is small, then a2"
     frames.leave("b1")
     frames.leave("a6")
     assert (going.pop(2), going, frames.crowded) == ("a6", ["a1", "b1", "a5", "a2"], ["a"])
@@ -156,9 +156,9 @@ def test_the_frames_of_one_address_have_room_in_its_share_together() -> None:
     enter("c2", 1)
     enter("d1", 1)
     enter("d2", 1)
-    assert (going, frames.crowded, frames.waiting) == (["c1", "d1"], ["c"], 1)
+    assert (going, frames.crowded, len(frames._waiting)) == (["c1", "d1"], ["c"], 1)
     frames.leave("c1")
-    assert (going, frames.crowded, frames.waiting) == (["c1", "d1", "d2"], [], 1)
+    assert (going, frames.crowded, len(frames._waiting)) == (["c1", "d1", "d2"], [], 1)
     for sender in ("d1", "c2", "d2", "d2"):
         frames.leave(sender)
     assert (going[3:], frames._bytes, frames._with_address) == (["c2"], {}, {})
@@ -182,7 +182,7 @@ def test_who_goes_on_may_leave_at_once() -> None:
     for sender in range(1, 50):
         frames.enter(sender, lambda sender=sender: leaves(sender), "", 1)  # type: ignore[misc]
     frames.leave(0)
-    assert (gone, frames.waiting) == (list(range(1, 50)), 0)
+    assert (gone, len(frames._waiting)) == (list(range(1, 50)), 0)
 
 
 class Paused(Wire):

@@ -23,7 +23,7 @@ from .connection_interface import OpenConnection
 
 logger = logging.getLogger(__name__)
 
-# From this version on clients and brokers know code 1500 and go to another name server (later than V5_3_1).
+# From this version on clients and brokers know code 1500 and change to another name server (later than V5_3_1).
 _KNOWS_GO_AWAY = 476
 _LOADING = Freshness.LOADING
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
@@ -44,8 +44,8 @@ class Answering:
         known: learns the lookups that are answered here.
         in_flight: the most writes of all connections together; more are refused.
         decode: decodes one frame, or only its head.
-        not_sent_away: called with a connection that asks while draining, if its client is too old for code 1500
-            (GO_AWAY).
+        not_sent_away: called with each connection that sends a request while draining, and whose client is too old for
+            code 1500 (GO_AWAY).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Answering:
         """Set while the tables are read for the first time, if that takes long."""
 
     def answer(self, asker: OpenConnection, command: Command, frame: bytes) -> bytes | None:
-        """The answer, even if the client wants none; None: the answer comes later, or never.
+        """The answer, also to a one-way request; None: the answer comes later, or never.
 
         Args:
             frame: the bytes of the command, from its mark word on.
@@ -147,7 +147,7 @@ class Answering:
         return None if refusal is None else self._refused_write(asker, command, opaque, refusal)
 
     def _refusal(self, asker: OpenConnection, command: Command, opaque: int) -> bytes | None:
-        """The answer that needs no handler: while draining, without tables, or if rules forbid a read."""
+        """Refuse a request while draining, without tables, or if the rules forbid the read; None: it may go on."""
         context, authorization = self._context, self._context.authorization
         if context.draining:
             if command.version >= _KNOWS_GO_AWAY:
@@ -169,7 +169,7 @@ class Answering:
         """Queue a lookup that is answered before the tables are read.
 
         Raises:
-            TablesAwaited: it is no lookup, there is no place, or rules are enforced (they need the tables).
+            TablesAwaited: it is no lookup, too many requests wait, or rules are enforced (they need the tables).
         """
         context = self._context
         enforces = context.authorization is not None and context.authorization.enforces
@@ -181,7 +181,7 @@ class Answering:
         asker.queue(early.lookup, command, opaque, frame_bytes)
 
     def _refused_write(self, asker: OpenConnection, command: Command, opaque: int, refusal: Refusal) -> bytes:
-        """The answer to a write that the rules refuse before it is queued; it counts only for its address's limit."""
+        """The answer to a write that the rules refuse before it is queued; count it for the limit of its address."""
         context = self._context
         if command.code == RequestCode.REGISTER_BROKER:
             context.counters.registrations_refused += 1

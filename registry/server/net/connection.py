@@ -1,7 +1,7 @@
 """One client connection: it splits bytes into frames, answers reads at once, and runs writes one after the other.
 
-All whole frames of one read of the socket are answered in one write. A connection that exceeds one of the
-:class:`~mqregistry.server.net.connections.ConnectionLimits` is closed with a log line; the others go on.
+All whole frames of one read of the socket are answered in one write to it. A connection that exceeds one of the
+:class:`~mqregistry.server.net.connections.ConnectionLimits` is closed with a log line.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .large_frames import LARGE_FRAME_BYTES
 from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 
-# Answers of one read are written in pieces of about this size: so it shows early when a client does not read.
+# Answers of one read are written in pieces of about this size: so the worker notices early when a client does not read.
 _WRITE_BYTES = 1 << 20
-# The most unread answers of a client whose address holds more than its share; with more, its requests are not read.
+# The most unread answers of a client whose address holds more memory than its share; then its requests are not read.
 _SMALL_BUFFER_BYTES = 64 << 10
-_PROGRESS_BYTES = 64 << 10  # a frame that grew by this makes progress: its time begins anew
+_PROGRESS_BYTES = 64 << 10  # when a frame has grown by this, its time limit begins again
 
 
 class ServerConnection(OpenConnection):
-    """The protocol object of one connection, as asyncio calls it. See the module."""
+    """The protocol object of one connection, as asyncio calls it."""
 
     __slots__ = (
         "_backlog", "_connections", "_context", "_is_waiting", "_large", "_progress_bytes", "_reader",
@@ -52,7 +52,7 @@ class ServerConnection(OpenConnection):
         self._watched_bytes = self._progress_bytes = 0
         self.closing = self._reading_paused = False
         self._large = self._waits = self._sends_large = self._is_waiting = False
-        self._skip_bytes = 0  # the bytes of a too long frame to skip before the close: closing earlier loses the answer
+        self._skip_bytes = 0  # the rest of a too long frame; without skipping it the client would not get the answer
 
     # asyncio.Protocol
 
@@ -102,7 +102,8 @@ class ServerConnection(OpenConnection):
             self._backlog += frames
         elif frames or out:
             self._answer(frames, out)
-        if reader.pending and connections.answering.early is not None:  # a lookup seldom comes in pieces
+        # While the tables are read only lookups are answered. They seldom come in pieces: this frame waits.
+        if reader.pending and connections.answering.early is not None:
             self._wait_for(connections.answering.early.wait, [])
             return
         if self._large or reader.announced_bytes >= LARGE_FRAME_BYTES:
@@ -116,7 +117,7 @@ class ServerConnection(OpenConnection):
         if self.paused_at_s is None:
             self.paused_at_s = self._connections.clock_s
         self._pause_reading()
-        # later, not inside the write that led here: measure() may close the connection
+        # later, not inside the write that called this method: measure() may close the connection
         asyncio.get_running_loop().call_soon(self.measure)
 
     def resume_writing(self) -> None:
@@ -148,7 +149,7 @@ class ServerConnection(OpenConnection):
         self._look_at_large_frame()
         self.unread_bytes = 0
         self._hold()
-        # These may refer back to this connection, and a cycle might never be freed: see process/memory.py.
+        # These may refer back to this connection, and a cycle might never be freed (process/memory.py).
         self._transport = self.verified = self.looked = None
         self.known = self._connections.known_at_first
         if self._writes.task is None:
@@ -197,7 +198,7 @@ class ServerConnection(OpenConnection):
         self._hold()
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
-        """Count bytes that are no frame, and close the connection for them."""
+        """Close the connection because of bytes that are no frame, and count this."""
         if self.closing:
             return
         self._context.counters.bad_frames += 1
@@ -262,7 +263,7 @@ class ServerConnection(OpenConnection):
             slice_.end()
 
     def _wait_for(self, wait: Callable[[ServerConnection], None], frames: list[bytes]) -> None:
-        """Pause reading, and keep these frames until the one that waits for us calls :meth:`go_on`."""
+        """Pause reading, and keep these frames until :meth:`go_on` is called; wait: arranges this call."""
         self._backlog = frames + self._backlog
         if not self._is_waiting:
             self._is_waiting = True
@@ -273,7 +274,7 @@ class ServerConnection(OpenConnection):
     def hold_watch(self, size: int) -> None:
         """Account for the bytes that a held route watch takes; 0: none is held."""
         if size and not self._connections.held.has_room(self, size - self._watched_bytes):
-            raise RemoteProtocolError(f"{self.host} holds as much as its share of the memory allows: poll")
+            raise RemoteProtocolError(f"{self.host} holds as much as its share of the memory allows: poll instead")
         self._watched_bytes = size
         self._hold()
 
@@ -327,12 +328,12 @@ class ServerConnection(OpenConnection):
     # bounds
 
     def _hold(self) -> None:
-        """Account for the memory that this connection takes; this or another connection may be dropped for that."""
+        """Account for the memory that this connection takes; this may drop it or other connections."""
         size = self._reader.pending_bytes + self._writes.bytes + self._watched_bytes + self.unread_bytes
         self._connections.held.holds(self, size)
 
     def _look_at_head(self) -> None:
-        """Refuse a large request by its header, if the header is enough; the rest of the frame is skipped."""
+        """Refuse a large request if its header is a reason to, and skip the rest of the frame."""
         head = self._reader.head() if not self._backlog and not self.closing else None
         try:
             answer = self._connections.answering.of_head(self, head, self._reader.announced_bytes) if head else None

@@ -1,4 +1,4 @@
-"""The interface of a connection to its helpers; :mod:`mqregistry.server.net.connection` implements it."""
+"""The interface of a connection for this folder's modules; :mod:`mqregistry.server.net.connection` implements it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OpenConnection(Peer, asyncio.Protocol):
     @property
     @abstractmethod
     def reads_much(self) -> bool:
-        """Whether its large frame may be read now; few connections may send one at a time."""
+        """Whether its large frame may be read now; only few connections may send one at a time."""
 
     @abstractmethod
     def measure(self) -> None:

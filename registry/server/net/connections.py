@@ -22,24 +22,24 @@ from .held_memory import HeldMemory
 from .large_frames import LargeFrames
 
 _TICK_S: Final = 0.5
-# Clients close a connection when an answer takes 3 s or more. After a pause of about that time, this process may read
-# requests of connections that their clients have closed.
+# Clients close a connection when an answer takes 3 s or more. So after a pause of about this time, this process may
+# read requests from connections that their clients have closed.
 _STILL_S: Final = 2.0
 _AT_A_TIME: Final = 1000
 
 
 class ConnectionLimits(NamedTuple):
-    """What one worker grants its clients."""
+    """The limits of one worker's connections."""
 
     idle_s: float = 120.0  # a connection that sends nothing for this long is closed
     slow_client_s: float = 30.0  # a connection that does not read its answers for this long is closed
-    connections: int = 20_000  # more of them are turned away
+    connections: int = 20_000  # more connections are closed at once
     in_flight: int = 10_000  # more writes of all connections are answered with SYSTEM_BUSY
     held_bytes: int = 256 << 20  # unfinished frames, waiting writes and unread answers of all connections together
     frame_s: float = 30.0  # a connection whose frame is neither whole nor much longer after this time is closed
-    queued_writes: int = 64  # queued_writes, queued_bytes: of one connection before its reading pauses
-    queued_bytes: int = 16 << 20
-    write_buffer_bytes: int = 4 << 20  # of answers that a client has not read yet, before its reading pauses
+    queued_writes: int = 64  # with this number of waiting writes, a connection is not read
+    queued_bytes: int = 16 << 20  # the same for the bytes of its waiting writes
+    write_buffer_bytes: int = 4 << 20  # the same for the bytes of answers that its client has not read
 
 
 class Connections:
@@ -60,7 +60,7 @@ class Connections:
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[OpenConnection] = set()
         """Connections of clients that asked during a drain and are too old for code 1500 (GO_AWAY)."""
-        # clock_s leaves out the time in which the loop was blocked: it closes no connection because a machine is slow
+        # clock_s leaves out the time in which the loop was blocked: no connection is closed because a machine is slow
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         self._stood_still_until_s = -math.inf
         context.on_policy = self.policy_changed
@@ -90,7 +90,7 @@ class Connections:
             self._counted.add(connection)
             why_not = self.context.rates.opened(connection.host)
             if why_not:
-                connection.abort(Closed.RATE, why_not, level=logging.DEBUG)  # rates has logged it, or will in a summary
+                connection.abort(Closed.RATE, why_not, level=logging.DEBUG)  # rates logs it, at once or in a summary
 
     def gone(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed."""
@@ -152,7 +152,7 @@ class Connections:
                         Closed.SLOW_CLIENT, f"it has not read its answers for {self.limits.slow_client_s:g} s"
                     )
                 elif since_s == math.inf:
-                    continue  # its large frame waits until it may be read: the connection is not idle
+                    continue  # not idle: its large frame waits until it may be read
                 elif connection.active_at_s < idle_before:
                     connection.close(Closed.IDLE, f"idle for {self.limits.idle_s:g} s")
             if asked > MOST_ASKED:

@@ -1,7 +1,7 @@
 """Reads the first bytes of a new connection: an optional PROXY protocol header, then TLS or a plain frame.
 
-Afterwards the transport's protocol is replaced: the bytes of a plain connection go straight to its
-:class:`~mqregistry.server.net.connection.ServerConnection`, at no further cost.
+Afterwards the transport's protocol is replaced: the bytes of a plain connection go directly to its
+:class:`~mqregistry.server.net.connection.ServerConnection`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .small_reads import SmallReads, switch_protocol
 from .tls import Tls
 from .tls_transport import TlsTransport
 
-# The content type of a TLS record that holds a handshake message. A frame that began with it would be too long.
+# The content type of a TLS record with a handshake message. No frame begins with this byte: it would be too long.
 _TLS_HANDSHAKE: Final = 0x16
 # As in Java 5.x, nothing is answered before this many bytes have come: they tell whether a PROXY header comes first.
 _AWAITED_BYTES: Final = len(V2_START)
@@ -43,11 +43,6 @@ class Doorway:
     def __call__(self) -> Opening:
         """A protocol factory, as ``loop.create_server`` wants it."""
         return Opening(self)
-
-    @property
-    def pending(self) -> int:
-        """Number of connections whose first bytes or handshake are incomplete."""
-        return len(self._pending)
 
     def begun(self, connection: ServerConnection) -> None:
         """Start the time limit: the header or handshake has begun and is incomplete."""
@@ -97,7 +92,7 @@ class Opening(SmallReads):
         connection, doorway = self._connection, self._doorway
         connection.connection_made(transport)
         self._believed = self._header_may_come and doorway.believed_from.has_host(connection.host)
-        if not self._believed:  # else it is counted once its PROXY header has named the client
+        if not self._believed:  # otherwise counted once its PROXY header has named the client
             doorway.connections.count(connection)
 
     def data_received(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Bounds the bytes that clients make one worker hold, and decides which connection to drop when it is too much.
+"""Limits the memory that clients make one worker hold, and decides which connections to drop when they hold too much.
 
-They are unfinished frames, requests that wait for Redis, and answers that nobody reads. A peer that fills the memory
-must not keep others out: the connection that holds most is dropped, not the new one. An address has a share: if it
-holds more, those of its connections that make no progress are dropped.
+A connection holds unfinished frames, requests that wait for Redis, and answers that its client has not read. A peer
+that fills the memory must not keep others out: the connection that holds most is dropped, not the newest. Each address
+has a share: if it holds more, its connections that make no progress are dropped.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .connection_interface import OpenConnection
 SHARE: Final = 8
 """The share of one address is the memory divided by this."""
 STALLED_S: Final = 3.0
-"""After this time a frame that is neither whole nor much longer, and unread answers of a silent client, count as
-making no progress. It matters only for an address that holds more than its share."""
+"""A connection makes no progress if for this time its frame has hardly grown, or its client sent nothing and has not
+read all answers."""
 _ROOM: Final = 16
-"""When all hold too much, the memory divided by this is freed: a search through all for each frame costs too much."""
+"""When all together hold too much, 1 / _ROOM of the memory is freed: a search for each single frame costs too much."""
 # A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
 _CHARACTER_BYTES: Final = 4
 _FIELD_BYTES: Final = 160
@@ -32,12 +32,12 @@ def request_bytes(command: Command, frame_bytes: int) -> int:
 
 
 class HeldMemory:
-    """What all connections of a worker hold together.
+    """The memory that all connections of a worker hold together.
 
     Args:
         limit_bytes: they hold no more than this.
-        account_of: gives the address, or the network, under which a host is counted.
-        limited_account: the same, but "" for a host without limits: no share bounds it.
+        account_of: gives the account of a host: the address, or the network, under which it is counted.
+        limited_account: the same, but "" for a host without limits, which has no share.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class HeldMemory:
 
     @property
     def room_bytes(self) -> int:
-        """How much more may be held before half of the memory is taken."""
+        """How many more bytes may be held until half of the memory is used."""
         return self._limit // 2 - self.bytes
 
     def holds(self, holder: OpenConnection, size: int) -> None:
@@ -63,7 +63,7 @@ class HeldMemory:
         if size == before:
             return
         account = self._accounts.get(holder)
-        if account is None:  # a PROXY header may change the holder's host later
+        if account is None:  # kept from now on: a PROXY header may change the host later
             account = self._accounts[holder] = self._account_of(holder.host)
         left = self._by_account[account] = self._by_account.get(account, 0) + size - before
         if not left:
@@ -84,11 +84,11 @@ class HeldMemory:
     def tick(self, now_s: float, crowded: Container[str] = ()) -> None:
         """Drop connections that make no progress, of addresses beyond their share: the largest first, then the oldest.
 
-        To be called again and again.
+        Call it regularly.
 
         Args:
-            crowded: addresses of which a sender waits for room in their share: all their connections without progress
-                are dropped.
+            crowded: addresses with a sender that waits for room in its address's share: all their connections without
+                progress are dropped.
         """
         if self.bytes <= self.share_bytes and not crowded:
             return

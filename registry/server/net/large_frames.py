@@ -1,11 +1,11 @@
 """Decides which connections may send a large frame now: a few at a time; the others are not read meanwhile.
 
-When a whole fleet registers at once, everything that is read waits in memory for its registration. Memory that was
-never used before costs more than the work on it (a page takes some microseconds in a virtual machine), and it displaces
-the tables from the caches. When the frames wait in the sockets instead, the whole fleet takes a sixth less time.
+When many brokers register at once, all frames that are read wait in memory for Redis. Memory that the process has not
+used before costs more time than the work on the frames (some microseconds a page in a virtual machine), and displaces
+the tables from the processor's caches. If frames wait in the sockets, all registrations take a sixth less time.
 
-Large frames of one address must also have room in its share of the memory, or a peer that sends only the beginnings of
-frames would fill it. Frames without room wait in the sockets, too.
+The large frames of one address must also have room in the address's share of the memory: otherwise a peer that sends
+only the beginnings of frames would fill the memory. Frames without room wait in the sockets.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Final, NamedTuple
 from .small_reads import SMALL_READ_BYTES
 
 LARGE_FRAME_BYTES: Final = 2 * SMALL_READ_BYTES
-"""Frames from this size on take turns."""
+"""Frames of at least this size take turns."""
 
 TURN_BYTES: Final = 3 << 20
-"""Senders have a turn at the same time while their frames have at most this many bytes together."""
+"""Several senders have a turn at the same time if their frames together are no larger than this."""
 AT_ONCE: Final = 3
-"""This many senders have a turn however large their frames are."""
+"""This many senders may have a turn at the same time, however large their frames are."""
 PATIENCE_S: Final = 1.0
-# Senders that waited longer than PATIENCE_S may exceed the limit of bytes by this factor.
+# Senders that have waited longer than PATIENCE_S may exceed TURN_BYTES by this factor.
 _LATE: Final = 4
 
 
 class _Sender(NamedTuple):
-    """A connection that sends a large frame. address: whose share the frame counts for. size: of the frame in bytes."""
+    """A connection that sends a large frame of ``size`` bytes, which counts for the share of ``address``."""
 
     address: str
     size: int
@@ -40,7 +40,7 @@ class _Crowd:
     """The senders of one address that wait for room: smaller frames come first, so a huge frame delays no other."""
 
     def __init__(self) -> None:
-        self._by_length: dict[int, dict[object, _Sender]] = {}  # bit length of the size -> in the order they came
+        self._by_length: dict[int, dict[object, _Sender]] = {}  # bit length of the size -> senders, the oldest first
 
     def __bool__(self) -> bool:
         return bool(self._by_length)
@@ -64,15 +64,14 @@ class _Crowd:
 class LargeFrames:
     """The senders that have a turn, and those that wait for one, in the order in which they came.
 
-    A turn lasts until the frame is answered, but at most ``patience_s``. After a turn ended for its length, other
-    senders wait at most ``patience_s``, too, if there is memory for their frames: so a slow or stuck sender delays
-    others by no more. Only senders of the same address wait longer, for room in their share: a frame takes room from
-    its beginning until it is answered or its sender is gone.
+    A turn ends when the frame is answered, at the latest after ``patience_s``. If a turn lasted that long, then for a
+    while no sender waits longer than ``patience_s``, if there is memory for its frame: so a slow or stuck sender delays
+    others by no more. Only senders of the same address may wait longer, for room in their share: a frame takes room
+    from its beginning until it is answered or its sender is gone.
 
     Args:
         now: a clock in seconds; may be coarse.
-        at_once: senders that have a turn, however large their frames are.
-        turn_bytes: more senders have a turn if all their frames together are no larger than this.
+        at_once, turn_bytes, patience_s: see ``AT_ONCE``, ``TURN_BYTES``, ``PATIENCE_S``.
         share_bytes: the most bytes of one address's large frames together; a single frame may be larger.
         room_bytes: gives the memory that is left for senders that have waited longer than ``patience_s``.
     """
@@ -88,21 +87,16 @@ class LargeFrames:
         self._room_bytes = room_bytes
         self._most_bytes = turn_bytes // at_once  # a larger frame counts as one of this size
         self._left_bytes = self._turn_bytes = turn_bytes
-        self._stuck_at_s = -math.inf  # when a turn last ended for its length
-        self._turns: dict[object, tuple[float, int]] = {}  # since when, and the bytes that its frame counts as
+        self._stuck_at_s = -math.inf  # when a turn last lasted too long
+        self._turns: dict[object, tuple[float, int]] = {}  # sender -> when its turn began, and its bytes in the limit
         self._waiting: dict[object, tuple[float, _Sender]] = {}
         self._with_address: dict[object, _Sender] = {}
         self._bytes: dict[str, int] = {}  # address -> bytes of its frames that have room
         self._without_room: dict[str, _Crowd] = {}
 
     @property
-    def waiting(self) -> int:
-        """How many senders wait for a turn."""
-        return len(self._waiting)
-
-    @property
     def crowded(self) -> list[str]:
-        """The addresses of which a sender waits because other senders have used up the address's share."""
+        """The addresses with a sender that waits because other senders have used up the address's share."""
         return list(self._without_room)
 
     def enter(self, sender: object, go_on: Callable[[], None], address: str = "", size: int = 0) -> bool:
@@ -110,8 +104,8 @@ class LargeFrames:
 
         Args:
             go_on: called once when its turn comes later.
-            address: whose share the frame counts for; "" = no share bounds it.
-            size: of the frame, in bytes.
+            address: the frame counts for its share; "" = the frame needs no room in a share.
+            size: the size of the frame in bytes.
 
         Returns:
             whether the sender has a turn at once.
@@ -125,7 +119,7 @@ class LargeFrames:
         return self._admit(sender, entered)
 
     def leave(self, sender: object) -> None:
-        """Give the turn back: the frame is answered, or the sender is gone. Does nothing if it never entered."""
+        """Give turn and room back: the frame is answered, or the sender is gone. Does nothing if it never entered."""
         self._waiting.pop(sender, None)
         if self._end_turn(sender):
             self._next()
@@ -134,14 +128,14 @@ class LargeFrames:
             self._give_room_back(sender, entered)
 
     def tick(self) -> None:
-        """End the turns that last too long. Call it regularly."""
+        """End turns that last too long, and let senders go on that waited too long. Call it regularly."""
         late = self._now() - self._patience_s
         for sender in [sender for sender, (since, _) in self._turns.items() if since <= late]:
             self._end_turn(sender)
             self._stuck_at_s = self._now()
         self._next()
         if self._stuck_at_s < late:
-            return  # no sender was stuck lately: each gets its turn
+            return  # no turn lasted too long lately: the other senders get their turns soon
         room_bytes = min(self._room_bytes(), _LATE * self._turn_bytes)
         for sender in [sender for sender, (since, _) in self._waiting.items() if since <= late]:
             size = self._waiting[sender][1].size

@@ -1,9 +1,9 @@
 """Reads PROXY protocol headers (HAProxy, versions 1 and 2), by which a balancer names the client behind it.
 
 Java accepts such a header from every peer, and so does this server unless ``proxyProtocol`` is false. Anybody may send
-one: limits and rules use its address only if the peer is in one of the networks of ``proxyProtocolFrom``. Otherwise
-limits depend on the peer's own address, and for rules the client's address is unknown. Events contain the header's
-address and the balancer's.
+a false header: so limits and rules use the address in it only if the peer is in one of the networks of
+``proxyProtocolFrom``. Otherwise limits use the peer's own address, and for rules the client's address is unknown.
+Events contain the header's address and the balancer's.
 
 Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt, sections 2.1 and 2.2; the 5.x NameServer accepts
 the headers that Netty's HAProxyMessageDecoder accepts.
@@ -31,7 +31,7 @@ _LOCAL, _PROXY = 0, 1
 _PORTS: Final = struct.Struct(">HH")
 _V1_LINE: Final = re.compile(r"PROXY (TCP[46]) ([0-9A-Fa-f.:]+) ([0-9A-Fa-f.:]+) (\d{1,5}) (\d{1,5})", re.ASCII)
 _UNIX_BYTES: Final = 108
-# family (the high half of the byte; the low one is the transport) -> bytes of both addresses and ports
+# address family (the high half of its byte; the low half is the transport) -> bytes of both addresses and ports
 _ADDRESS_BYTES: Final = {0: 0, 1: 2 * 4 + 4, 2: 2 * 16 + 4, 3: 2 * _UNIX_BYTES}
 _TRANSPORTS: Final = 3
 
@@ -142,7 +142,7 @@ def _version_2_address(family: int, data: bytes) -> str:
 
 
 def _shown(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    # the same form as for a connection without a balancer
+    # as ServerConnection has the address of a connection without a balancer
     return f"{host}:{port}"
 
 

@@ -1,6 +1,4 @@
-"""Runs the writes of a connection one after the other: checks whether each is allowed, executes it, and turns every
-failure into an error reply.
-"""
+"""Runs the writes of a connection one after the other: checks rights and limits, and makes replies of failures."""
 
 from __future__ import annotations
 
@@ -23,15 +21,15 @@ _REGISTER = int(RequestCode.REGISTER_BROKER)
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 # Requests that prove that a broker is alive; after its connection has closed they prove nothing.
 _SIGNS_OF_LIFE = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT}
-# A broker closes its connection after this request, so it is executed even then. The script of 104 finds out whether
-# the broker has come back meanwhile (lua/include/late).
+# A broker closes its connection after this request (104): so it is executed although the connection has closed. Its
+# script finds out whether the broker has come back meanwhile (lua/include/late).
 _GOODBYE = int(RequestCode.UNREGISTER_BROKER)
-# A request that was sent right before the close is read within this time, unless this process was paused.
+# Unless this process was paused, it reads a request that was sent right before the close within this time.
 _LATE_S = 0.1
 
 
 class WriteQueue:
-    """The writes of one connection, in the order in which they came. bytes: what unfinished writes hold.
+    """The writes of one connection, in the order in which they came. bytes: the memory of unfinished writes.
 
     The connection refers to this queue, but the queue does not refer back: such a cycle might never be freed
     (registry/server/process/memory.py).
@@ -98,7 +96,7 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         if command.code != _GOODBYE:
             _check_sender(command, connection)
         authorization = context.authorization
-        if authorization is None:  # forget the caller of an earlier write, from when rules were in use
+        if authorization is None:  # rules are no longer in use: forget the caller of an earlier write
             connection.caller = None
         elif command.code != _LOOKUP:  # a lookup was authorized already, as a read
             refusal = await authorization.of_write(command, connection)
@@ -113,14 +111,13 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
             context.health.look_again(has_lost=True)
             await context.given_back()
             return await write(context, command, opaque, connection)
-    except RateExceeded as error:  # context.rates has logged it, or will in a summary
+    except RateExceeded as error:  # context.rates logs it, at once or in a summary
         return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))
     except NotAllowed as error:
         if command.code == _REGISTER:
             context.counters.registrations_refused += 1
         return context.replies.no_permission(opaque, str(error))
     except RegistryError as error:
-        # Known failures with a text of their own: bad input, Redis away.
         if command.code == _REGISTER:
             context.counters.registrations_error += 1
         # the lease loop logs once that Redis is away: do not log it again for each request
@@ -141,8 +138,8 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
 def _check_sender(command: Command, connection: Peer) -> None:
     """Refuse a request whose connection has closed (SenderGone), if it is a sign of life or older than 0.1 s.
 
-    A process that was paused reads such requests when it goes on. Nobody waits for their answers, and meanwhile their
-    senders may have ended, or have sent newer requests, even the opposite, to another front end.
+    A process that was paused reads such requests when it goes on. Nobody waits for the answers, and the senders may
+    have ended, or have sent newer requests that contradict these to another front end.
     """
     late = connection.said_ago_s > _LATE_S
     if (late and connection.has_hung_up()) or (command.code in _SIGNS_OF_LIFE and connection.hung_up):

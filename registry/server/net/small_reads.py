@@ -1,8 +1,8 @@
 """Reads connections in small pieces, except for large frames whose turn has come.
 
 By default an event loop reads up to 256 KiB of a socket at a time. When thousands of brokers send a registration at the
-same moment, it would read more than a worker may hold before the worker has seen the first of them. A small piece
-is enough to see that a large frame begins; the rest of the frame stays in the socket until its turn comes.
+same moment, it would read more bytes than a worker may hold before the worker sees the first registration. A small
+piece shows that a large frame begins; the rest of the frame stays in the socket until its turn comes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .connection_interface import OpenConnection
 
 SMALL_READ_BYTES: Final = 8 << 10
 _LARGE_READ_BYTES: Final = 256 << 10
-# One buffer for the whole process: its bytes are passed on before anything else is read.
+# One buffer for the whole process: its bytes are copied before the next read.
 _LARGE = memoryview(bytearray(_LARGE_READ_BYTES))
 _SMALL = _LARGE[:SMALL_READ_BYTES]
 
 
 class SmallReads(asyncio.BufferedProtocol):
-    """A protocol that gets small pieces of what its socket has, unless it :attr:`reads_much`."""
+    """A protocol that reads its socket in small pieces, unless it :attr:`reads_much`."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class SmallReads(asyncio.BufferedProtocol):
 
 
 class LargeFrameSender(SmallReads):
-    """The protocol object of a connection once it has sent a large frame; before that, reading costs less."""
+    """The protocol object of a connection once it has sent a large frame; reading costs more than without it."""
 
     __slots__ = ("_reader",)
 
@@ -74,7 +74,7 @@ class LargeFrameSender(SmallReads):
 
 
 def switch_protocol(transport: Any, protocol: asyncio.BaseProtocol) -> None:
-    """Make the transport give this protocol what it reads from now on; the transport must be reading."""
+    """Let this protocol get what the transport reads from now on; the transport must be reading."""
     transport.pause_reading()  # when reading begins, the transport looks at the type of its protocol
     transport.set_protocol(protocol)
     transport.resume_reading()

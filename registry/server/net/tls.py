@@ -3,9 +3,9 @@
 As in Java, the certificate and key are reloaded once both have changed, trusted certificates when they change.
 Open connections keep the context that they started with.
 
-A deliberate difference to Java: Java's test mode is on by default and makes a self-signed certificate, even when a
-certificate is configured. Here the test mode is off by default, and a configured certificate is used; without one, a
-client that wants TLS is refused and the log says what to set.
+A deliberate difference: Java's test mode is on by default, and uses a self-signed certificate even if a certificate is
+configured. Here the test mode is off by default, and a configured certificate is used; without one, a client that wants
+TLS is refused and the log says what to set.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: str) -> Stamp:
-    """Read the current stamp of a file; an OSError says that it is not there, or may not be read."""
+    """Read the current stamp of a file; OSError: the file is not there, or may not be read."""
     status = os.stat(path)
     return status.st_mtime_ns, status.st_size, status.st_ino
 
@@ -71,7 +71,8 @@ def stamp(path: str) -> Stamp:
 class Tls:
     """Decides whether and how new connections of this worker use TLS.
 
-    Settings that contradict each other, and unusable files, raise a StartError that says what to do.
+    Raises:
+        StartError: settings contradict each other, or a file cannot be used; the message says what to do.
     """
 
     def __init__(self, settings: Settings, *, look_at: Callable[[str], Stamp] = stamp) -> None:
@@ -97,7 +98,7 @@ class Tls:
         return self.mode == "enforcing"
 
     def context_for_new(self) -> ssl.SSLContext:
-        """Return the context for a connection that starts TLS now; a RemoteProtocolError says why there is none."""
+        """The context for a connection that starts TLS now; RemoteProtocolError: there is none, with the reason."""
         if self._context is None:
             why = (
                 "tlsServerMode is disabled"
@@ -199,7 +200,7 @@ class Tls:
         self._reload_for = self._complaint = ""
 
     def _look(self, path: str) -> bool:
-        """Whether this file has changed since the last check; False for a file that cannot be read."""
+        """Whether this file has changed since the last check; False if it cannot be read."""
         try:
             now = self._look_at(path)
         except OSError as error:

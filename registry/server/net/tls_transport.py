@@ -31,7 +31,7 @@ class TlsTransport(SmallReads):
         transport: the socket's.
         connection: receives the plain bytes, and writes its answers to this transport.
         context: used for the whole life of the connection, also after a reload.
-        opened: called when the handshake is complete, or when the connection is lost before.
+        opened: called when the handshake is complete, or when the connection is lost before its end.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class TlsTransport(SmallReads):
         self._opened(self._connection)
         self._connection.connection_lost(error)
 
-    # towards the connection: the methods of asyncio.Transport that it uses; other calls go to the socket's transport
+    # towards the connection: the methods of asyncio.Transport that it uses; the others are the socket's
 
     def write(self, data: bytes) -> None:
         """Encrypt the bytes and send them."""

@@ -1,8 +1,8 @@
-"""Reads from certificates and revocation lists (CRL) what Python's ssl module does not give.
+"""Reads from certificates and revocation lists (X.509, RFC 5280) what Python's ssl module does not give.
 
-It finds the owner of a client's certificate, the open connections whose certificate was revoked meanwhile (OpenSSL
-checks only new connections), and when files expire. It checks no signature: OpenSSL has done so (X.509, RFC 5280).
-Unreadable parts raise ValueError.
+This is: the owner of a client's certificate, the certificates that a list revokes (OpenSSL checks this only for new
+connections), and when a file expires. Signatures are not checked here, but by OpenSSL. Unreadable parts raise
+ValueError.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def end_of_certificates(text: bytes) -> float | None:
 
 
 def end_of_lists(text: bytes) -> float | None:
-    """When the first of the lists in a PEM file should have been replaced; from then on OpenSSL refuses clients."""
+    """When the first of the lists in a PEM file must be replaced: from then on OpenSSL refuses clients."""
     ends = []
     for match in _PEM.finditer(text):
         times = [item for item in _fields(match[1]) if item[0] in _TIMES]
