@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -20,15 +19,12 @@ from ..redis_stream.entries import page
 from ..silver.advance import Silver
 
 
-class Again(NamedTuple):
-    """How many entries can be read now, and how many still cannot."""
+def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> tuple[int, int]:
+    """Read the entries in quarantine again, of all streams; the call may be killed and repeated.
 
-    read: int
-    left: int
-
-
-def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Again:
-    """Read the entries in quarantine again, of all streams. It may be killed and repeated."""
+    Returns:
+        How many entries can be read now, and how many still cannot.
+    """
     read = left = 0
     silver = Silver(spark, lake, namespace, epoch)
     for stream in STREAMS:
@@ -54,7 +50,7 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
                 good=good,
             )
         rows.unpersist()
-    return Again(read, left)
+    return read, left
 
 
 def _read(stream: Stream, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

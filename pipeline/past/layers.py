@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ from ..gold.inputs import Inputs, day_of
 from ..gold.refresh import GoldRun
 from ..lake.gold_schema import FIGURES
 from ..lake.lake import Lake
-from ..lake.schema import LATER, SILVER, SILVER_KEYS, day_text
+from ..lake.schema import LATER, SILVER, day_text
 from ..lake.tables import frame
 from ..redis_stream.ranges import OLDEST, EntryId, parse_id
 from ..silver import progress
@@ -103,14 +103,14 @@ def _after(entry: EntryId) -> Any:
 
 def compare_silver(
     spark: SparkSession, lake: Lake, place: tuple[str, str], area: str, replayed: int, after: int
-) -> Iterator[CellDifference]:  # fmt: skip
+) -> list[CellDifference]:  # fmt: skip
     """Compare silver with the replay, whose tables are in ``area``, as of the last change that both have.
 
     It compares only rows that began or ended with a change after ``after``.
     """
     silver = progress.last(lake, *place)
     if silver is None:
-        return
+        return []
     seq = min(silver.seq, replayed)
 
     def known(table: str, folder: str | None) -> DataFrame:
@@ -120,17 +120,20 @@ def compare_silver(
         return rows.selectExpr(*then).where(f"from_seq > {after} OR to_seq > {after}")
 
     sides = {table: (known(table, area), known(table, None)) for table in SILVER}
-    for row, difference in _differ("silver", sides)[1]:
-        yield difference._replace(key=(f"change {row['from_seq']}",))
+    return _differ("silver", sides, lambda row: (f"change {row['from_seq']}",))[1]
 
 
 def _differ(
-    where: str, sides: dict[str, tuple[DataFrame, DataFrame]]
-) -> tuple[int, list[tuple[dict[str, Any], CellDifference]]]:
-    """Compare tables in one query; ``sides``: table -> its right rows, and the rows that were found.
+    where: str, sides: dict[str, tuple[DataFrame, DataFrame]], key: Callable[[dict[str, Any]], tuple[str, ...]]
+) -> tuple[int, list[CellDifference]]:
+    """Compare tables in one query.
+
+    Args:
+        sides: table -> its right rows, and the rows that were found.
+        key: gives the key of a row in a difference.
 
     Returns:
-        How many rows were found, and the rows that only one side has (of each table and side ROWS_SHOWN at most).
+        How many rows were found, and the rows that only one side has (at most ROWS_SHOWN of each table and side).
     """
     every: DataFrame | None = None
     for table, of_table in sides.items():
@@ -150,11 +153,14 @@ def _differ(
         together.unpersist()
     differences = []
     for each in unlike:
-        table, row = each["table"], json.loads(each["row"])
-        key = tuple(str(row[name]) for name in SILVER_KEYS.get(table, ()) if name in row)
+        row = json.loads(each["row"])
         values = (None, row) if each["more"] > 0 else (row, None)
-        differences.append((row, CellDifference(where, table, key, *values)))
+        differences.append(CellDifference(where, each["table"], key(row), *values))
     return count or 0, differences
+
+
+def _texts(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(value for value in list(row.values())[:5] if isinstance(value, str))
 
 
 def compare_gold(
@@ -183,11 +189,8 @@ def compare_gold(
                 return rows
             return rows.where(F.col("day") >= day_text(day_of(since_ms - 1)))
 
-        count, found = _differ("gold", {table: (known(table, area), known(table, None)) for table in FIGURES})
-        differences = [
-            difference._replace(key=tuple(value for value in list(row.values())[:5] if isinstance(value, str)))
-            for row, difference in found
-        ]
+        sides = {table: (known(table, area), known(table, None)) for table in FIGURES}
+        count, differences = _differ("gold", sides, _texts)
         if last(lake, *place) == seen:
             return count, seen.now_ms, differences
         # a refresh came in between

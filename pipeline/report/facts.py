@@ -96,7 +96,8 @@ def gather(
     left = {spell.broker_name: spell.start_ms for spell in facts.spells if spell.open and spell.state == "absent"}
     facts.brokers, facts.events = _brokers(read(lake, "broker", namespace, epoch, **hours), left)
     facts.beats = _starts(read(lake, "heartbeat", namespace, epoch, **hours)).to_pylist()
-    facts.clusters = _latest(read(lake, "cluster", namespace, epoch, **hours), "cluster")
+    clusters = _starts(read(lake, "cluster", namespace, epoch, **hours)).sort_by([("start_ms", "ascending")])
+    facts.clusters = list({row["cluster"]: row for row in clusters.to_pylist()}.values())  # the last row of each
     _topics(lake, facts, hours)
     alarms = read(lake, "alarm", namespace, epoch, from_ms=from_ms, to_ms=to_ms)
     facts.alarms = alarms.sort_by([("seq", "ascending")]).to_pylist()
@@ -157,12 +158,6 @@ def _brokers(rows: pa.Table, gone: dict[str, int]) -> tuple[list[Row], list[Row]
 
 def _worst(share: float | None) -> float:
     return 2 if share is None else share
-
-
-def _latest(rows: pa.Table, key: str) -> list[Row]:
-    """The last row of each key."""
-    rows = _starts(rows).sort_by([("start_ms", "ascending")])
-    return list({row[key]: row for row in rows.to_pylist()}.values())
 
 
 def _topics(lake: Lake, facts: ReportFacts, hours: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
--- What a front end heard of a broker process in an hour: beats, refused registrations, and how often each interval.
+-- What a front end heard of a broker process in an hour: beats, refused registrations, and how often each interval
+-- occurred.
 -- An interval is the time since the last beat at this front end, if that was at most an hour ago; else the time since the
 -- last sign of life at any front end. No interval contains a removal of the process or a gap of the stream.
--- periods: how often each interval between two beats by the same request (a registration or a heartbeat): a broker may
--- send both, each regularly.
+-- periods: how often each interval between two beats by the same request (registration or heartbeat) occurred, because a
+-- broker may send both, each regularly.
 WITH beats AS (
     SELECT who, front_end, nullif(broker_name, '') AS broker_name, ms, id_ms, id_n, kind = 'refused' AS refused,
         CASE WHEN kind = 'touch' THEN 'heartbeat' ELSE 'registration' END AS request,

@@ -30,7 +30,7 @@ sums AS ( -- how many different places of each kind there are from at_ms to to_m
         sum(sum(CASE WHEN kind = 'queue' THEN turn ELSE 0 END)) OVER past AS queues,
         sum(sum(CASE WHEN kind = 'broker' THEN turn ELSE 0 END)) OVER past AS brokers,
         sum(sum(CASE WHEN kind = 'host' THEN turn ELSE 0 END)) OVER past AS hosts,
-        -- one broker without a zone stays, whichever zone is lost
+        -- a broker without a zone counts as two zones: no loss of a zone affects it
         sum(sum(CASE kind WHEN 'zone' THEN turn WHEN 'unzoned' THEN 2 * turn ELSE 0 END)) OVER past AS zones,
         sum(sum(CASE WHEN kind = 'lost' THEN turn ELSE 0 END)) OVER past AS lost
     FROM turns GROUP BY topic, at_ms

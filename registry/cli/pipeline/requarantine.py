@@ -27,7 +27,7 @@ def requarantine(namespace: str, lake: str, spark: SparkStart) -> None:
     where.try_to_write()
     with spark.session() as session, locked(session, where, click.echo):
         done = [work(session, where, namespace, epoch) for epoch in where.epochs(namespace)]
-    read, left = sum(one.read for one in done), sum(one.left for one in done)
+    read, left = sum(read for read, _ in done), sum(left for _, left in done)
     if not read and not left:
         click.echo(f"nothing of namespace {namespace} is in quarantine at {where.root}")
         return
