@@ -108,13 +108,13 @@ capabilities:
       name: {{ include "mqregistry.fullname" .root }}-redis
       key: {{ .user }}
 {{- else }}
-{{- $url := .url | default (required "redis.url: say where the tables are, redis://mqregistry@HOST:6379/0, or try it with redis.trial.enabled=true" $redis.url) }}
+{{- $url := .url | default (required "redis.url: name your Redis, redis://mqregistry@HOST:6379/0; or, for a trial, set redis.trial.enabled=true" $redis.url) }}
 {{- $secret := ternary .passwordSecret $redis.passwordSecret (ne (dig "name" "" (.passwordSecret | default dict)) "") }}
 {{- if regexMatch "^[^:]*://[^/]*:[^/@]*@" $url }}
-{{- fail "redis.url: leave the password out, it would be in every pod's description; redis.passwordSecret names the Secret that has it" }}
+{{- fail "redis.url: leave the password out, because every pod's description would show it; redis.passwordSecret names the Secret with the password" }}
 {{- end }}
 {{- if and (contains "@" $url) (not $secret.name) }}
-{{- fail "redis.url names a user: redis.passwordSecret.name has to name the Secret with the password" }}
+{{- fail "redis.url names a user: set redis.passwordSecret.name to the Secret with the user's password" }}
 {{- end }}
 - name: MQREGISTRY_REDIS
   value: {{ $url | quote }}
