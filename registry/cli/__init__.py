@@ -35,7 +35,7 @@ _COMMANDS: Final = {
     "why": ("read.why", "Say why a topic has a route, or has none"),
     "tables": ("read.tables", "Show the tables as a Java NameServer holds them"),
     "front-ends": ("read.front_ends", "Show each front end and sweeper: ready, how far behind"),
-    "topic": ("write.topic", "Delete a topic, or give it queues, at the name servers alone"),
+    "topic": ("write.topic", "Delete a topic, or give it queues, only at the name servers"),
     "kv": ("write.kv", "Show, change and import the KV configuration"),
     "config": ("write.config", "Show and change the shared configuration"),
     "auth": ("auth.group", "Say who may do what: users, secrets, rules"),

@@ -38,15 +38,12 @@ def in_force(own: Settings, shared: Mapping[str, str], *, compat: str | None = N
         ConfigError: there is no such compat mode.
     """
     ignored = behaviour_of(own.compat if compat is None else compat).ignored_settings
-    return _with_shared(without(own, ignored), {key: text for key, text in shared.items() if key not in ignored})
-
-
-def _with_shared(settings: Settings, shared: Mapping[str, str]) -> Settings:
+    settings = without(own, ignored)
     values: dict[str, Any] = {}
     sources = dict(settings.sources)
     for key, text in shared.items():
         option = options_by_key().get(key)
-        if option is None or not option.about.shared or settings.is_fixed(option.name):
+        if key in ignored or option is None or not option.about.shared or settings.is_fixed(option.name):
             continue
         try:
             values[option.name] = option.parse(text)

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 _TERMINATOR: Final = re.compile(r"\r\n|\n|\r")  # str.splitlines splits at more characters than Java
 _BLANKS: Final = " \t\f"
-_SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
-_KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.S)
+_ENTRY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.S)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED: Final = {"\\": "\\\\", "\ufeff": "\\ufeff"} | {char: f"\\{letter}" for letter, char in _ESCAPES.items()}
@@ -45,11 +44,9 @@ def parse(data: bytes) -> list[Property]:
         text = data.decode("iso-8859-1")
     entries = []
     for number, line in _logical_lines(text):
-        key = _KEY.match(line)
-        assert key is not None  # the pattern also matches the empty string
-        separator = _SEPARATOR.match(line, key.end())
-        assert separator is not None
-        entries.append(Property(_unescaped(key[0], number), _unescaped(line[separator.end() :], number), number))
+        found = _ENTRY.fullmatch(line)
+        assert found is not None  # every part of the pattern may be empty
+        entries.append(Property(_unescaped(found[1], number), _unescaped(found[2], number), number))
     return entries
 
 

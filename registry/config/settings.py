@@ -53,12 +53,10 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     http_port: Annotated[
         int | None,
         About(
-            "httpPort",
-            "Port of /metrics, /healthz, /readyz, /rocketmq/nsaddr; 0 = off; default port + 1000.",
-            least=0,
-            most=65535,
+            "httpPort", "Port of /metrics, /healthz, /readyz, /rocketmq/nsaddr; 0 = off; default port + 1000.",
+            least=0, most=65535,
         ),
-    ] = None
+    ] = None  # fmt: skip
     workers: Annotated[int, About("workers", "Worker processes of this front end.", least=1, most=256)] = 1
     redis: Annotated[
         str,
@@ -143,12 +141,10 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     handshake_timeout_ms: Annotated[
         int,
         About(
-            "handshakeTimeoutMs",
-            "Longest time for the first 12 bytes, a PROXY header or a TLS handshake.",
-            least=100,
-            most=600_000,
+            "handshakeTimeoutMs", "Longest time for the first 12 bytes, a PROXY header or a TLS handshake.",
+            least=100, most=600_000,
         ),
-    ] = 10_000
+    ] = 10_000  # fmt: skip
     tls_server_mode: Annotated[
         str,
         About(

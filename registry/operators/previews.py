@@ -178,14 +178,11 @@ async def restore_all(store: Store, name: str) -> Preview:
     lines = [
         say_number(
             "{number} topic with permission {was} gets {now}: {names}",
-            "{number} topics with permission {was} get {now}: {names}",
-            count,
-            was=perm(value),
-            now=perm(_RESTORED),
+            "{number} topics with permission {was} get {now}: {names}", count, was=perm(value), now=perm(_RESTORED),
             names=some(topic for topic, had in other.items() if had == value),
         )
         for value, count in sorted(Counter(other.values()).items())
-    ]
+    ]  # fmt: skip
     ends, work = _ending(
         store, name, maintenance, (lambda: RouteStore(store).set_write_perm(name, "add")) if other else None
     )

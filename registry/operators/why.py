@@ -27,7 +27,7 @@ _CLIENTS: Final = 10
 
 
 class _VainReport(msgspec.Struct):
-    """The members of an entry of the stream of lookups that are needed here."""
+    """An entry of the stream of lookups, with the members that this module needs."""
 
     ms: int
     missing: dict[str, int] = {}
@@ -41,7 +41,7 @@ class VainLookups(NamedTuple):
     """Lookups of a name without a route within the last day."""
 
     times: int = 0
-    last_ms: int = 0  # when a front end last reported some
+    last_ms: int = 0  # when a front end last reported lookups
     clients: tuple[str, ...] = ()  # addresses of some clients, the last first: front ends report a sample
 
 

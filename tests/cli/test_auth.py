@@ -157,8 +157,8 @@ def test_rules(auth):
     assert "perm can be on broker:NAME or cluster:NAME or '*', not on topic" in str(
         auth("allow", "app", "perm", "topic:t", expect=1).exception
     )
-    assert auth("deny", "anonymous", "list", "*").stdout == "everybody who is not known: deny list *\n"
-    assert auth("deny", "anonymous", "list", "*", "--remove").stdout == "everybody who is not known: no rules\n"
+    assert auth("deny", "anonymous", "list", "*").stdout == "anonymous callers: deny list *\n"
+    assert auth("deny", "anonymous", "list", "*", "--remove").stdout == "anonymous callers: no rules\n"
     assert json.loads(auth("allow", "app", "perm", "broker:b", "--json").stdout)["rules"][-1] == {
         "effect": "allow", "rights": ["perm"], "kind": "broker", "pattern": "b",
     }  # fmt: skip
@@ -219,7 +219,7 @@ def test_check(auth):
         "not allowed: user broker-a has no right register on broker:broker-b from 10.0.0.1: no rule allows it",
         "mqregistry auth allow broker-a register broker:broker-b",
     ]
-    assert done.stderr == "the mode is observe: the request is done all the same\n"
+    assert done.stderr == "the mode is observe: the request is done anyway\n"
     found = json.loads(auth("check", "anonymous", "config.write", "--json", expect=1).stdout)
     assert (found["allowed"], found["reason"], found["mend"]) == (
         False, "no_rule", "mqregistry auth user add NAME --role admin",
@@ -273,10 +273,10 @@ def test_observe_tells_who_would_be_refused_and_the_command_that_mends_it_works(
     auth(*mends[0].split()[2:])
     done = auth("observe")
     assert len(done.stdout.splitlines()) == 2
-    assert done.stderr == "1 that were refused are allowed by now\n"
+    assert done.stderr == "1 refused before, allowed now\n"
     auth(*mends[1].split()[2:])
     assert auth("check", "broker-a", "register", "cluster:c1", "broker:broker-a").stdout == "allowed\n"
-    assert auth("observe").stderr.endswith("2 that were refused are allowed by now\n"), "who comes from there is known"
+    assert auth("observe").stderr.endswith("2 refused before, allowed now\n"), "who comes from there is known"
 
 
 def test_enforce_shows_what_would_be_refused_and_asks(auth, refused, policy, monkeypatch):
@@ -379,8 +379,8 @@ def test_import_of_a_brokers_file(auth, policy, plain_acl):
         "rocketmq2": "1234567812345678", "RocketMQ": "0012345600123457",
     }  # fmt: skip
     before = policy().revision
-    assert auth("import", plain_acl).stdout.endswith("rocketmq2: there already, left as it is\nRocketMQ: there already,"
-                                                     " left as it is\n0 added, 2 there already\n")  # fmt: skip
+    assert auth("import", plain_acl).stdout.endswith("rocketmq2: exists already, not changed\nRocketMQ: exists already,"
+                                                     " not changed\n0 added, 2 there already\n")  # fmt: skip
     assert policy().revision == before
     assert json.loads(auth("import", plain_acl, "--json").stdout)["there_already"] == ["rocketmq2", "RocketMQ"]
 

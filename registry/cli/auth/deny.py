@@ -18,6 +18,7 @@ from .rules import change_rules, rule_arguments
 async def deny(store: Store, **words: Any) -> None:
     """Deny USER these RIGHTS on each RESOURCE, even if another rule allows them. The words are those of 'auth allow'.
 
-    The user "anonymous" is every caller that does not say who it is. Deny it what everybody may read otherwise.
+    A read that no rule allows is still allowed, unless a rule denies it to the user "anonymous": every caller that does
+    not prove who it is.
     """
     await change_rules(store, Effect.DENY, **words)

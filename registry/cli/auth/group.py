@@ -18,5 +18,5 @@ from ..lazy_group import LazyGroup
 def auth() -> None:
     """Who may do what at the name server: users, their secrets and rules, and whether rules are enforced.
 
-    These commands need a Redis login that may use the keys mqauth:*, as front ends have it.
+    These commands need a Redis login that may use the keys mqauth:*, as the login of front ends.
     """

@@ -1,4 +1,4 @@
-"""``auth import``: users of RocketMQ's own lists."""
+"""``auth import``: makes users from RocketMQ's own access lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..target import target_command
 async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> None:
     """Make the users of FILE, all or none. FILE: a broker's plain_acl.yml, or 'users' and 'acls' in words of ACL 2.0.
 
-    A user that exists already stays as it is, so a second import changes nothing. Notes say what cannot be taken over.
+    A user that exists already stays as it is, so a second import changes nothing. Notes name what cannot be imported.
     """
     try:
         listed = read_list(_decode(file))
@@ -61,7 +61,7 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
                           "notes": listed.notes})  # fmt: skip
         return
     lines = [f"{user.name}: {_what(user)}" for user in added]
-    lines += [f"{name}: there already, left as it is" for name in there]
+    lines += [f"{name}: exists already, not changed" for name in there]
     output.show(*lines, f"{len(added)} {'would be ' if dry_run else ''}added, {len(there)} there already")
     for note in listed.notes:
         click.echo(printable(f"note: {note}"), err=True)

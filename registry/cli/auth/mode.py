@@ -34,7 +34,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     \b
     off      everybody may do everything
     observe  the same; what rules would refuse is noted
-    enforce  what no rule allows is refused; needs an admin first, and asks if requests were seen that would be refused
+    enforce  what no rule allows is refused; needs an admin, and asks you first if seen requests would be refused
     """  # noqa: D301 (\\b is for click)
     policies = PolicyStore(store)
     if mode == Mode.OFF:  # without reading the rules: this must work even if they cannot be read
@@ -47,7 +47,7 @@ async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None
     if mode is not None:
         wanted = Mode(mode)
         if wanted is Mode.ENFORCE and before is not Mode.ENFORCE and refused:
-            changes.set_mode(policy, wanted)  # fails without an admin, before anything is asked
+            changes.set_mode(policy, wanted)  # raises without an admin, before the question
             confirm(*_would_be_refused(refused), yes=yes, as_json=as_json)
         policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
         refused = still_refused(policy, refused)

@@ -17,10 +17,10 @@ from .secret import age
 
 @click.command()
 @click.option("-n", "--number", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-              help="Show the N that were seen last.")  # fmt: skip
+              help="Show the N kinds that were seen last.")  # fmt: skip
 @target_command
 async def observe(store: Store, number: int, as_json: bool) -> None:
-    """Show the requests that rules refuse, or would with the mode 'enforce', and the command that would allow each.
+    """Show the requests that rules refuse, or would refuse in mode 'enforce', and the command that allows each.
 
     Front ends note at most 2,000 kinds of requests. The senders chose the names in them: allow only what you know.
     """
@@ -48,7 +48,7 @@ async def observe(store: Store, number: int, as_json: bool) -> None:
         ))  # fmt: skip
     more, allowed = len(left) - number, len(rows) - len(left)
     facts = [f"{more} more: -n shows more"] if more > 0 else []
-    facts += [f"{allowed} that were refused are allowed by now"] if allowed else []
+    facts += [f"{allowed} refused before, allowed now"] if allowed else []
     if not left:
         facts.insert(0, f"the mode is {policy.mode}; no request was seen that the rules do not allow")
     for fact in facts:

@@ -19,7 +19,9 @@ rule_arguments: Final = together(
     click.argument("rights", shell_complete=complete_rights),
     click.argument("resources", metavar="[RESOURCE]...", nargs=-1, shell_complete=complete_resources),
     from_option,
-    click.option("--remove", is_flag=True, help="Take these rights out of the rules on these resources instead."),
+    click.option(
+        "--remove", is_flag=True, help="Instead, remove these rights from the user's rules on these resources."
+    ),
 )
 
 
@@ -32,6 +34,6 @@ async def change_rules(
     change = changes.remove_rules if remove else changes.add_rules
     policy = await PolicyStore(store).change(lambda policy: change(policy, name, rules))
     left = policy.users[name].rules if name in policy.users else ()
-    who = "everybody who is not known" if name == ANONYMOUS else name
+    who = "anonymous callers" if name == ANONYMOUS else name
     lines = [f"{who}: {changes.rule_text(rule)}" for rule in left] or [f"{who}: no rules"]
     output.answer(as_json, {"name": name, "rules": left}, *lines)

@@ -1,4 +1,4 @@
-"""``auth secret``: the secrets that users sign with. Each is shown once, and is never an argument of a command."""
+"""``auth secret``: the secrets that users sign with. A secret is shown once, and never an argument of a command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def secret() -> None:
 @click.option("--stdin", is_flag=True, help="Take the secret from stdin instead of making one.")
 @target_command
 async def add(store: Store, name: str, stdin: bool, as_json: bool) -> None:
-    """Make a secret for USER and print it, this once.
+    """Make a secret for USER and print it. It is never shown again.
 
     An older secret of the user stays valid until 'auth secret drop'.
     """

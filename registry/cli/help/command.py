@@ -44,7 +44,7 @@ def help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def _show_command(ctx: click.Context, words: tuple[str, ...]) -> bool:
-    """Show the help page of the command that all words name, if there is one."""
+    """Show the help page of the command that the words name; returns whether there is one."""
     context = ctx.find_root()
     for word in words:
         command = context.command.get_command(context, word) if isinstance(context.command, click.Group) else None

@@ -50,7 +50,7 @@ def entries() -> dict[str, HelpEntry]:
 
 @cache
 def _patterns() -> tuple[tuple[int, re.Pattern[str], str], ...]:
-    """Length, regular expression and entry of each message; the longest, which is most specific, comes first."""
+    """Length, regular expression and entry of each message; the longest (most specific) comes first."""
     made = [
         (len(message.replace(_ANY, "")), re.compile(re.escape(message).replace(_ANY, ".*?"), re.S), entry.name)
         for entry in entries().values()
@@ -60,7 +60,7 @@ def _patterns() -> tuple[tuple[int, re.Pattern[str], str], ...]:
 
 
 def entry_of_text(text: str) -> str | None:
-    """The name of the entry that is about a message; None: the page has none like it."""
+    """The name of the entry that is about a message; None: no entry is."""
     text = " ".join(text.split())
     return next((name for _, pattern, name in _patterns() if pattern.search(text)), None)
 

@@ -38,8 +38,8 @@ _PREFIX: Final = "mqregistry_compare_"
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...")
 @click.option("--once", is_flag=True,
-              help="End at once if nothing differs, else when each difference is past --lasting or gone.")  # fmt: skip
-@length_option("--until-same", "until_same_ms", "End with 0 as soon as nothing differs, else with 1 after that time.")
+              help="End when nothing differs, or each difference is older than --lasting.")  # fmt: skip
+@length_option("--until-same", "until_same_ms", "End with 0 when nothing differs, or with 1 after this time.")
 @length_option("--every", "every_ms", "The time between full comparisons; differences are checked each second.", "10s")
 @length_option(
     "--lasting",
@@ -49,7 +49,7 @@ _PREFIX: Final = "mqregistry_compare_"
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only the routes of these topics; repeatable.")
 @click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
-              help="Also ask name servers for this KV namespace: no request lists all. Repeatable.")  # fmt: skip
+              help="Also compare this KV namespace of name servers, as no request lists them. Repeatable.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True, metavar="S",
               help="The longest wait for a connection, and for each answer.")  # fmt: skip
 @click.option("--namespace", metavar="NAME", help="The namespace of every Redis or lake SIDE that has no #NAME.")
@@ -131,7 +131,7 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
     shown: object = None
     report = comparison.report()
     click.echo(
-        f"compares every {every_ms / 1000:g} s and tells what changes, until Ctrl-C; --once ends with the result",
+        f"compares every {every_ms / 1000:g} s and shows what changes, until Ctrl-C; --once ends with the result",
         err=True,
     )
 
@@ -206,9 +206,9 @@ def exposition(report: Report) -> list[Metric]:
                (({"side": side.name}, not side.error) for side in report.sides)),
         family(f"{_PREFIX}topics", "gauge", "Topics of which a side has a route.",
                (({"side": side.name}, side.topics) for side in report.sides)),
-        family(f"{_PREFIX}looks_total", "counter", "Looks at the sides.", [({}, report.looks)]),
-        family(f"{_PREFIX}look_seconds", "gauge", "How long the last look at everything took.",
+        family(f"{_PREFIX}looks_total", "counter", "How often the sides were read.", [({}, report.looks)]),
+        family(f"{_PREFIX}look_seconds", "gauge", "How long it took to read everything the last time.",
                [({}, report.look_ms / 1000)]),
-        family(f"{_PREFIX}looked_seconds", "gauge", "When it last looked, in seconds since 1970.",
+        family(f"{_PREFIX}looked_seconds", "gauge", "When the sides were last read, in seconds since 1970.",
                [({}, report.at_ms / 1000)]),
     ]  # fmt: skip

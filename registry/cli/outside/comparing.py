@@ -1,4 +1,4 @@
-"""Reads the sides of a comparison again and again, and knows since when each difference lasts."""
+"""Reads the sides of a comparison again and again, and records since when each difference lasts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_TOPICS_AGAIN: Final = 1000
 
 
 class Comparing:
-    """A comparison that goes on.
+    """A comparison that is repeated.
 
     A cell is one value that is compared, e.g. the permission of a topic at a broker name. A change reaches one side
     before the other, so a cell may differ for a moment. Cells that differ are read again soon, at all sides at the same
@@ -36,7 +36,7 @@ class Comparing:
         self._kv_namespaces = kv_namespaces
         self._lasting_ms = lasting_ms
         self._lasting = Lasting(lasting_ms)
-        self._whole: list[SideNow] = [SideNow(side.name, side.what, error="it was not asked yet") for side in sides]
+        self._whole: list[SideNow] = [SideNow(side.name, side.what, error="not read yet") for side in sides]
         self._looks = 0
         self._look_ms = 0
         self._looked_ms = 0
@@ -100,5 +100,5 @@ class Comparing:
 
 
 def is_decided(report: Report) -> bool:
-    """Whether the result is known: every difference is old enough to count or not, or a side cannot be read."""
+    """Whether the result is final: no difference is too young to count, or a side cannot be read."""
     return bool(report.unread) or not report.of(Sort.YOUNG)

@@ -32,7 +32,7 @@ _AGAIN_S: Final = 1.0
 
 
 class MigrationSeen(msgspec.Struct, frozen=True):
-    """The servers of both sides, and how far each step is. clusters: of all brokers. whats: address -> server kind."""
+    """The servers of both sides, and how far each step is. clusters: of all brokers. whats: address -> what it is."""
 
     old: list[Server]
     new: list[Server]
@@ -56,7 +56,7 @@ _common: Final = together(
     click.option("--peers", multiple=True, metavar="HOST:PORT=FILE",
                  help="The output of ss on the machine of this name server (see step clients-leave); repeatable."),
     click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
-                 help="Also compare this KV namespace: no request lists all. Repeatable."),
+                 help="Also compare this KV namespace, as no request lists them. Repeatable."),
     click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True,
                  metavar="S", help="The longest wait for a connection, and for each answer."),
     click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
@@ -68,8 +68,8 @@ _common: Final = together(
 def migrate() -> None:
     """Move from Java NameServers to this registry, or back: the safe order, its commands, and the progress.
 
-    It asks the name servers of both sides, compares them, and only reads: the commands are yours to run. JAVA and OURS
-    are address lists: 'host:port;host:port'. docs/migrating.md explains each step.
+    It only reads the name servers of both sides, and compares them: you run the commands. JAVA and OURS are address
+    lists: 'host:port;host:port'. docs/migrating.md explains each step.
     """
 
 

@@ -33,7 +33,7 @@ class Ways(NamedTuple):
 
 
 async def find_sides(arguments: tuple[str, ...], ways: Ways) -> list[Side]:
-    """The sides that the arguments name; an address list names one for each server.
+    """The sides that the arguments name; each server of an address list is a side.
 
     Raises:
         click.UsageError: an argument is no side, or there are fewer than two sides, or one is named twice.

@@ -1,4 +1,4 @@
-"""``shadow``: passes clients on to a Java NameServer, repeats their reads at ours, and compares the answers."""
+"""``shadow``: passes clients on to a Java NameServer, repeats their reads at our server, and compares the answers."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def _histogram(name: str, text: str, took: dict[str, Durations]) -> Metric:
 
 @click.command()
 @click.option("--port", "here", required=True, metavar="[HOST:]PORT", help="Where clients connect to. HOST: 127.0.0.1.")
-@click.option("--java", required=True, metavar="HOST:PORT", help="The name server whose answers clients get.")
-@click.option("--ours", required=True, metavar="HOST:PORT", help="The name server that is asked the same.")
+@click.option("--java", required=True, metavar="HOST:PORT", help="The Java NameServer, whose answers clients get.")
+@click.option("--ours", required=True, metavar="HOST:PORT", help="Our name server, which gets the same reads.")
 @length_option("--every", "every_ms", "The time between reports.", "10s")
 @length_option(
     "--lasting",
@@ -149,7 +149,7 @@ def shadow(
     here: str, java: str, ours: str, every_ms: int, lasting_ms: int, most_per_s: int, timeout_s: float,
     listen: str | None, as_json: bool, tls: ssl.SSLContext | None,
 ) -> None:  # fmt: skip
-    """Pass connections through to a Java NameServer, and repeat what clients read there at ours.
+    """Pass connections through to a Java NameServer, and repeat the clients' reads at OURS.
 
     Clients get Java's answers, unchanged, and never wait for ours. Only reads are repeated (105, 106, 101, 219, 206,
     224, 304, 311 to 313, 319, 901), in the background; writes go to Java alone. Connections with TLS pass through, too,

@@ -1,4 +1,4 @@
-"""The sides of a comparison: a name server, a Redis, an instant of the lake; all give their content in one form."""
+"""The sides of a comparison: a name server, a Redis, an instant of the lake. All give their content in one form."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class NameServerSide:
             return {}, {"config": f"319: {error}"}
 
     async def _find_out_what_it_is(self, server: PeerConnection) -> None:
-        """Ask for a route watch: only ours accept it, a Java NameServer of 5.x answers code 3, one of 4.x nothing."""
+        """Ask for a route watch: our servers accept it, Java of 5.x answers code 3, Java of 4.x does not answer."""
         known = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=self._timeout_s)
         self._version = known.version
         fields, body = WatchRequest(frozenset(), 0, None).encode()
@@ -199,8 +199,8 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
 
     Args:
         topics: only the routes of these; None: the routes of all topics at any side.
-        kv_namespaces: to ask name servers for, beside the order configuration and the KV namespaces that other sides
-            list: no request lists a name server's own.
+        kv_namespaces: further KV namespaces to ask name servers for, as no request lists them. The order configuration
+            and the KV namespaces that other sides list are always asked for.
     """
     sides, errors = list(sides), dict[str, str]()
     listed: dict[str, ListedNames] = {}
@@ -225,7 +225,7 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
             errors[side.name] = str(error)
             return
         if unlisted:
-            why = "no side lists its topics (206): name those to compare, with --topic"
+            why = "no side lists its topics (206): name topics with --topic"
             content = msgspec.structs.replace(content, untold={**content.untold, "topic": why})
         contents[side.name] = content
 

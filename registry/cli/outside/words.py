@@ -36,7 +36,7 @@ def length_option(flag: str, name: str, help_text: str, default: str | None = No
 
 
 def show_groups(differences: Sequence[Lasted], at_ms: int) -> None:
-    """Print each difference: since when, where, and each side's value; equal ones of several names are grouped."""
+    """Print each difference: since when, where, and each side's value. Equal differences of names form one group."""
     groups = alike(differences)
     for group in groups[:_MOST_GROUPS]:
         _show_group(group, at_ms)

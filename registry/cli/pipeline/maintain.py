@@ -1,4 +1,4 @@
-"""``pipeline maintain``: merges small files of the lake, and removes those that nothing needs."""
+"""``pipeline maintain``: merges small files of the lake, and removes files that nothing needs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .session import SparkStart, conf_option, spark_options
 def maintain(lake: str, spark: SparkStart) -> None:
     """Merge small files (OPTIMIZE), and remove files that no table has used for seven days (VACUUM).
 
-    'pipeline run', also with --once, does this by itself for tables with many files. While it runs, this command is
-    refused.
+    'pipeline run', also with --once, does this by itself for tables with many files. While 'pipeline run' runs, this
+    command is refused.
     """
     from mqregistry.pipeline.lake.lake import Lake
     from mqregistry.pipeline.maintain import maintain as work

@@ -17,7 +17,7 @@ def requarantine(namespace: str, lake: str, spark: SparkStart) -> None:
     """Read entries in quarantine once more, after an upgrade to a release that understands them.
 
     An entry is in quarantine if it could not be read. The next 'pipeline run' continues with the entries that can be
-    read now. If a run already continued after the gap that they left, 'pipeline backfill' closes it. It needs no Redis.
+    read now. If a run has continued without these entries, 'pipeline backfill' then adds them. It needs no Redis.
     """
     from mqregistry.pipeline.bronze.again import requarantine as work
     from mqregistry.pipeline.lake.lake import Lake

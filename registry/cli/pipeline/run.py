@@ -1,6 +1,6 @@
 """``pipeline run``: brings the registry's streams into the tables of the lake.
 
-What needs the extra ``spark`` is imported when the command runs: it takes a second.
+Modules that need the extra ``spark`` are imported when the command runs: this takes a second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(
     /metrics says how far behind the tables are.
     """
     queue_output()
-    queue_children_output()  # of Spark's Java
+    queue_children_output()  # Spark's Java process writes to it
     settings = find_target(flags, config_file)
     from mqregistry.pipeline.lake.lake import Lake
     from mqregistry.pipeline.namespace import RunSettings
@@ -71,7 +71,7 @@ def run(
             click.echo("mqregistry: stopped", err=True)
             raise KeyboardInterrupt
         stop.set()
-        click.echo("mqregistry: stopping; once more to stop at once", err=True)
+        click.echo("mqregistry: stopping; Ctrl-C once more stops at once", err=True)
 
     started = False
     for one in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""Options that commands of the pipeline share: how Spark is started, and the namespace for commands without Redis."""
+"""Options that commands of the pipeline share: how to start Spark, and the namespace if the command needs no Redis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SparkStart(NamedTuple):
     conf: dict[str, str]
 
     def for_small_batches(self) -> SparkStart:
-        """Let Spark interpret its plans: for the data of one minute, compiling costs more time than it saves."""
+        """Let Spark interpret its plans: to compile a plan takes longer than the data of one minute."""
         return self._replace(conf={**_INTERPRETED, **self.conf})
 
     @contextlib.contextmanager
@@ -86,7 +86,7 @@ _OPTIONS: Final = together(
 
 
 def spark_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--master``, ``--driver-memory`` and ``--jars``; the command gets ``spark``, with its ``--conf`` in it."""
+    """Add ``--master``, ``--driver-memory`` and ``--jars``; the command gets ``spark``, which has its ``--conf``."""
 
     @functools.wraps(function)
     def command(

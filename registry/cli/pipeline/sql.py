@@ -1,4 +1,4 @@
-"""``pipeline sql``: a question about the past in SQL."""
+"""``pipeline sql``: answers a query about the past, in SQL."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def sql(
 ) -> None:  # fmt: skip
     """Answer QUERY, SQL of DuckDB, from the pipeline's tables, without Spark and Redis. - reads QUERY from stdin.
 
-    Without QUERY the tables are listed; 'DESCRIBE routes' lists the columns of one. A query can only read, and only
-    these tables: no file of this machine, no network.
+    Without QUERY the tables are listed; 'DESCRIBE routes' lists the columns of one. A query can only
+    read these tables: no file of this machine, no network.
 
     \b
     mqregistry pipeline sql "SELECT * FROM broker_by_day ORDER BY availability LIMIT 5"

@@ -34,7 +34,7 @@ def _lost(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, l
     help="What is lost at the same time: zone=b, cluster=c1, host=10.0.0.5, broker=broker-a,broker-b.",
 )  # fmt: skip
 @instant_option("--at", "at_ms", "At one instant: 14:03, -2h, 2026-11-21T14:03.")
-@instant_option("--from", "from_ms", "At any instant from this one on.  [default: the last 30 days that are known]")
+@instant_option("--from", "from_ms", "At any instant from this one on.  [default: the last 30 days in the lake]")
 @instant_option("--to", "to_ms", "Up to this time.  [default: the end of observation]")
 @click.option("--json", "as_json", is_flag=True, help="JSON: every topic.")
 @spark_options

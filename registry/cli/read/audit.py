@@ -42,7 +42,7 @@ from .watch import line
 )
 @instant_option("--until", "until_ms", "Only what happened up to this time.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV instead of lines, for spreadsheets.")
-@click.option("--denied", is_flag=True, help="Requests that were refused, or would be with 'auth mode enforce'.")
+@click.option("--denied", is_flag=True, help="Requests that were refused, or would be refused in mode 'enforce'.")
 @click.option(
     "-n", "--number", type=click.IntRange(min=0), default=50, show_default=True, metavar="N",
     help="The last N; 0: all that the stream holds.",
@@ -54,8 +54,8 @@ async def audit(
 ) -> None:  # fmt: skip
     """Show who changed what, the newest last: which user or address, how the user proved it, and the front end.
 
-    It reads the stream of changes, which keeps a week unless it is set otherwise ('mqregistry streams'). For earlier
-    times see 'mqregistry route TOPIC --at TIME'.
+    It reads the stream of changes, which keeps a week by default (see 'mqregistry streams'). For earlier times
+    see 'mqregistry route TOPIC --at TIME'.
     """
     if since_ms is not None and until_ms is not None and until_ms < since_ms:
         raise click.UsageError(f"--until {output.moment(until_ms)} is before --since {output.moment(since_ms)}")
@@ -109,8 +109,8 @@ async def _say_what_is_not_shown(store: Store, since_ms: int | None, shown: int,
         click.echo("nothing was changed yet: the stream of changes is empty", err=True)
     elif first.seq > 1 and (since_ms is None or since_ms < first.ms):
         click.echo(
-            f"the stream begins at {output.moment(first.ms)}; what was before is in the lake, if 'mqregistry pipeline "
-            "run' has recorded it",
+            f"the stream begins at {output.moment(first.ms)}; earlier changes are in the lake, if 'mqregistry "
+            "pipeline run' has recorded them",
             err=True,
         )
     elif not shown:

@@ -20,7 +20,7 @@ from ..time_options import at_option
 @lake_option
 @target_options
 def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any) -> None:
-    """Show each broker: when it was last heard, when it expires, to which front ends it is connected and from where.
+    """Show each broker: when it was last heard, when it expires, its front ends, and the address of each connection.
 
     With --at: each broker as it was then, who registered it, and at how many front ends. If the lake has no heartbeat
     of a broker, the broker counts as last heard when it registered.

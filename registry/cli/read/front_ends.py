@@ -60,7 +60,7 @@ def _ago(fleet: Fleet, ms: int) -> str:
 
 
 def _workers(one: FrontEnd) -> str:
-    """How many workers serve, how many there should be, and the states of their tables other than fresh."""
+    """How many workers serve, how many should serve, and the states of their tables except ``fresh``."""
     serving = [worker.facts for worker in one.workers if worker.facts.ready and not worker.gone]
     views = sorted({facts.view for facts in serving} - {"fresh", ""})
     return f"{len(serving)}/{one.workers_expected}" + (f" {', '.join(views)}" if views else "")

@@ -37,7 +37,7 @@ def read_route_at(
 
     Raises:
         click.ClickException: there was no such topic; the message says who ended it.
-        LakeError: the lake does not know that instant; the other functions here raise it, too.
+        LakeError: the lake does not know this instant; the other functions here also raise it.
     """
 
     def question(past: EpochPast) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
@@ -99,7 +99,7 @@ class LakePast:
         return ask(self._lake, self._namespace, at_ms, question)
 
     def report(self) -> tuple[str, int]:
-        """The report of the last 24 hours that the lake knows, and the end of these (ms).
+        """The report of the last 24 hours that the lake knows, and the end of these hours (ms).
 
         A process of its own makes it: drawing the charts holds Python's lock for seconds, during which the console
         would answer no request, and takes much memory.
@@ -142,7 +142,7 @@ def _ask(
     at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None, question: Callable[[EpochPast], _Answer]
 ) -> _Answer:
     if flags.get("redis") is not None:
-        raise click.UsageError("--at reads the pipeline's tables, --redis names the tables of now: give one of them")
+        raise click.UsageError("--at shows the past, from the pipeline's tables, --redis the present: give one of them")
     namespace = read_settings({"namespace": flags.get("namespace")}, config_file).namespace
     with extra("spark"):
         from mqregistry.pipeline.lake.lake import Lake

@@ -34,9 +34,9 @@ _TLS_FILES: Final = (("ssl_ca_certs", "--cacert"), ("ssl_certfile", "--cert"), (
 def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any) -> None:
     """Run redis-cli on the Redis that holds the tables: the one of the 'up' that runs here, or of --redis.
 
-    ARGUMENTS go to redis-cli as they are; without ARGUMENTS it asks for commands. Where redis-cli is not installed,
-    this sends one command itself (or --scan, with --pattern and --count, or --eval), and shows the reply as redis-cli
-    would.
+    ARGUMENTS go to redis-cli unchanged; without ARGUMENTS it asks for commands. If redis-cli is not installed, this
+    sends one command by itself (or --scan, with --pattern and --count, or --eval), and shows the reply as redis-cli
+    does.
 
     \b
     mqregistry redis-cli SMEMBERS 'mq:{default}:brokers'
@@ -98,7 +98,7 @@ def _without_redis_cli(arguments: tuple[str, ...]) -> _Words:
                 count = int(left.pop(0))
             case _:
                 raise click.ClickException(
-                    f"redis-cli is not installed here, and {option} is not known without it: give one Redis command, "
+                    f"redis-cli is not installed here, and {option} needs it: give one Redis command, "
                     "or --scan [--pattern PATTERN] [--count N], or --eval FILE KEY... , ARG...; --raw, --no-raw"
                 )
     if scans == bool(left):
@@ -134,7 +134,7 @@ def raw_reply(reply: Any) -> bytes:
 
 
 def find_redis_cli() -> str | None:
-    """The path of a redis-cli: beside this Python, as in a virtual environment, else on PATH."""
+    """The path of redis-cli: in the folder of this Python (a virtual environment), else on PATH."""
     beside = Path(sys.executable).parent
     return shutil.which("redis-cli", path=str(beside)) or shutil.which("redis-cli")
 
@@ -143,7 +143,7 @@ def connection_options(address: RedisAddress, timeout_ms: int) -> tuple[list[str
     """What redis-cli needs to reach this Redis.
 
     Args:
-        timeout_ms: for asking the Sentinels which Redis is the master.
+        timeout_ms: the longest wait for a Sentinel, which names the master.
 
     Returns:
         options of redis-cli, and the password for its environment: other users of the machine see its arguments.

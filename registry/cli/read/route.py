@@ -39,7 +39,7 @@ def route(
 ) -> None:  # fmt: skip
     """Show where TOPIC is: its queues at each broker name, and the addresses, as clients get them.
 
-    The tables in Redis are read, unless --namesrv names a name server; with --at: where it was then.
+    The tables in Redis are read, unless --namesrv names a name server; with --at, the route at that time.
     """
     check_source(namesrv, at_ms, tls, flags)
     if follow and (namesrv is not None or at_ms is not None):

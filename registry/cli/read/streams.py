@@ -1,4 +1,4 @@
-"""``streams``: the event streams, their readers, and how far each reader is."""
+"""``streams``: shows the event streams, and what each reader has acknowledged."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def streams_text(survey: Survey, settings: Settings) -> str:
 
 
 def readers_text(survey: Survey) -> str:
-    """A table of the readers: position and distance, one line for each reader and stream."""
+    """A table of the readers: what each has acknowledged of each stream, and how much is left."""
     if not survey.readers:
-        return "no reader has acknowledged anything: entries go when they are beyond what is kept"
+        return "no reader has acknowledged anything: entries above the limits are deleted"
     lines: list[tuple[object, ...]] = []
     for name, reader in sorted(survey.readers.items()):
         heard = output.duration(max(0, survey.now_ms - reader.seen_ms))

@@ -56,7 +56,7 @@ from .state_files import name_servers_or
 @click.option("--compat", type=click.Choice(["5.x", "4.8"]), default="5.x", show_default=True,
               help="The compat mode of the registry; only with --redis.")  # fmt: skip
 @click.option("--release", type=click.Choice(list(RELEASES)), default="5.5.0", show_default=True,
-              help="The RocketMQ version that its requests carry.")  # fmt: skip
+              help="The RocketMQ version in the broker's requests.")  # fmt: skip
 @click.option("--perm", "broker_permission", type=click.IntRange(0, 7), default=6, show_default=True,
               help="brokerPermission; with 4 the broker takes no messages.")  # fmt: skip
 @click.option("--zone", "zone_name", metavar="NAME", help="zoneName.")
@@ -65,7 +65,7 @@ from .state_files import name_servers_or
 @click.option("--timeout", type=click.FloatRange(min=0.01), default=6.0, show_default=True, metavar="SECONDS",
               help="The longest time that one registration may take.")  # fmt: skip
 @click.option("--need-register", is_flag=True,
-              help="Ask before each registration whether it is needed (QUERY_DATA_VERSION, 322).")  # fmt: skip
+              help="Before each registration, ask whether it is needed (QUERY_DATA_VERSION, 322).")  # fmt: skip
 @click.option("--oneway", is_flag=True, help="Send one-way registrations, which are not answered.")
 @click.option("--compressed", is_flag=True, help="Send bodies compressed by zlib.")
 @click.option("--binary", is_flag=True, help="Send binary request headers.")

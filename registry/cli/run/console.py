@@ -86,7 +86,7 @@ _NICE: Final = 10
     help="Wait at the start for a Redis that is away, and for the first front end to make the namespace.",
 )  # fmt: skip
 @also_option("Each has its pages below /ns/NAME, and the first page lists them.")
-@click.option("--parent", type=int, hidden=True, help="End when this process, which started it, ends.")
+@click.option("--parent", type=int, hidden=True, help="The process that started the console, which ends with it.")
 @setting_options("redis", "namespace", "log_level", "log_file")
 @config_file_option
 def console(
@@ -95,7 +95,7 @@ def console(
     proxies: tuple[str, ...], wait: bool, others: tuple[str, ...], parent: int | None,
     config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
-    """Show the tables in a browser: what is, what was, and who changed it.
+    """Show the tables in a browser: the present, the past, and who changed what.
 
     It reads Redis with the login of the operators' commands, and is no part of a front end. Without --login it asks for
     no user, and only browsers on this machine reach it.

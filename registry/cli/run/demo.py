@@ -55,9 +55,9 @@ BROKERS: Final = [
 def demo(once: bool, no_console: bool) -> None:
     """Show a registry at work: four brokers register, one dies, and its route is removed.
 
-    Then it goes on: a console starts beside it (with the extra "console"), somebody takes a write permission and
-    deletes a topic, and a client looks up a route all the time. On a terminal the key k kills the name server: the
-    client goes on, and nothing is lost.
+    Then a console starts (with the extra "console"), somebody takes a write permission and deletes a topic, and a
+    client looks up a route all the time. On a terminal the key k kills the name server: the client goes on, and nothing
+    is lost.
 
     It runs on a free port, with its data in a temporary folder that is removed at the end (Ctrl-C).
     """

@@ -1,4 +1,4 @@
-"""The later parts of ``demo``: a minute with operators' mistakes; a client; a key that kills the name server."""
+"""The second half of ``demo``: operators' mistakes, a client, and a key that kills the name server."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ _LOOK_EVERY_S: Final = 1.0
 
 
 async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()) -> None:
-    """Serve until stopped, with a sweeper, and with the parts in ``beside``.
+    """Serve until stopped, with a sweeper, and with the coroutines in ``beside``.
 
-    If the settings disable the sweeper here, it still runs for UNSWEPT_S seconds when no sweeper has run for that time:
-    without one, the addresses of dead brokers stay in every route. Any number of sweepers may run at the same time.
+    If the settings disable the sweeper here, it still runs for UNSWEPT_S seconds when no sweeper has run for this time:
+    without a sweeper, dead brokers stay in every route. Any number of sweepers may run at the same time.
     """
     fleet, stopping = supervisor.fleet, supervisor.stopping
     sweeps = fleet.sweeps
@@ -48,7 +48,7 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
         from ..write.take_over_kv import take_over_kv  # few front ends import a Java NameServer's file
 
         await take_over_kv(store, supervisor.settings, stopping)
-        await stopping.wait()  # a part that ends earlier ends the front end
+        await stopping.wait()  # if this coroutine ended earlier, the front end would end
 
     of_java = [take_over] if "kvConfigPath" in supervisor.settings.without_effect else []
     await supervisor.run(beside=[*beside, sweep, *of_java])

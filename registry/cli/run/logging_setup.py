@@ -1,4 +1,4 @@
-"""Sets up logging for a command that runs: to stderr or a file, each line with the part that wrote it."""
+"""Sets up logging, to stderr or a file; each line names the part of the program that wrote it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def write_private_files() -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make the data folder if it is missing; take the rights of others from what an earlier ``up`` left in it.
+    """Make the data folder if it is missing; remove the rights of others from what an earlier ``up`` left in it.
 
     A folder with other files than those of ``up`` is not changed, and the log says what to do: it may be a
     home or shared folder.

@@ -28,7 +28,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
     seconds: dict[str, float]  # request -> time until its answer: connect, 106, 105 <topic>
     error: str = ""  # why it counts as down
     no_route: list[str] = []  # topics that have no route there
-    told: dict[str, str] = {}  # request -> the content of its answer, in one order for all name servers
+    told: dict[str, str] = {}  # request -> its answer; lists in it have the same order for all name servers
 
     @property
     def is_up(self) -> bool:
@@ -37,7 +37,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The answers of all name servers; differ: the requests to which their answers are not the same."""
+    """The answers of all name servers; differ: the requests that they answered differently."""
 
     answers: list[ProbeAnswer]
     differ: list[str]

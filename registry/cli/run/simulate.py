@@ -51,7 +51,7 @@ _PROGRESS_EVERY_S: Final = 0.5
 @click.option("--lookups", "lookups_per_s", type=click.FloatRange(0), metavar="N",
               help="Lookups per second, of all clients together.  [default: 50; with --past 0.5]")  # fmt: skip
 @click.option("--incidents", type=click.FloatRange(0), default=6, show_default=True, metavar="N",
-              help="How many incidents each broker has, about.")  # fmt: skip
+              help="About how many incidents each broker has.")  # fmt: skip
 @click.option("--beat", "beat_ms", type=click.IntRange(10), metavar="MS",
               help="Time between registrations.  [default: 30 s scaled, at least 500]")  # fmt: skip
 @click.option("--timeout", "timeout_ms", type=click.IntRange(100), metavar="MS",
@@ -70,7 +70,7 @@ def simulate(
     """Play a cluster's day: brokers beat, flap, hang, lose masters and leave; clients look up topics.
 
     It sends the requests of RocketMQ's own brokers and clients over the network. Ctrl-C ends it: every broker
-    unregisters. The exit code is 1 when a name server answered anything else than planned.
+    unregisters. The exit code is 1 when a name server did not answer as planned.
 
     \b
     mqregistry simulate                                   a day in a minute, at the registry that runs here

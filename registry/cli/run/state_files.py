@@ -2,7 +2,7 @@
 
 There are a lock and a state file in the data folder, and a copy of the state file in the user's run-time folder, where
 the commands look. A state file is valid only while the lock of its data folder is held, and while the folder's own
-state file has the same content: files that a crash left are ignored, also when the folder is in use again.
+state file has the same content. So files that a crash left are ignored, even if the folder is in use again.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
         _shorten(redis.log_file)
         stack.callback(redis.stop)
         redis.begin()
-        redis.has_started()  # launches Redis, which reads its file while this process imports
+        redis.has_started()  # launches Redis, which reads its file while this process imports modules
         settings = msgspec.structs.replace(
             settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
         )

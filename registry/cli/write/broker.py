@@ -43,9 +43,14 @@ async def wipe(store: Store, name: str, yes: bool, as_json: bool) -> None:
 @_name
 @click.option("--reason", default="", help="Why the broker is taken out of service, for other operators.")
 @click.option(
-    "--for", "for_ms", callback=length_ms, help="How long it will take, e.g. 2h; the console shows when it is late."
+    "--for",
+    "for_ms",
+    callback=length_ms,
+    help="How long this will take, e.g. 2h; the console shows when it takes longer.",
 )
-@click.option("--timeout", "timeout_ms", callback=length_ms, default="10m", help="How long to wait; 10m unless given.")
+@click.option(
+    "--timeout", "timeout_ms", callback=length_ms, default="10m", help="How long to wait for clients; 10m unless given."
+)
 @yes_option
 @target_command
 async def drain(
@@ -74,7 +79,9 @@ async def drain(
         try:
             again = await previews.wipe(store, name)
         except previews.Mistaken as error:
-            raise click.ClickException(f"{error}: the broker went before all clients had the new routes") from None
+            raise click.ClickException(
+                f"{error}: the broker was removed before all clients had the new routes"
+            ) from None
         if again.work is not None:  # the broker gave topics their permission back
             await again.work()
             seq = (await read_head(store)).seq
@@ -87,7 +94,7 @@ async def drain(
 
 @broker.command()
 @_name
-@click.option("--all", "every", is_flag=True, help="Give every topic permission 6, as 327 does, not what it had.")
+@click.option("--all", "every", is_flag=True, help="Give every topic permission 6, as request 327 does.")
 @yes_option
 @target_command
 async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool) -> None:

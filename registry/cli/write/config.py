@@ -41,7 +41,7 @@ async def get(store: Store, key: str, as_json: bool) -> None:
     found = await read_shared_config(store)
     if key not in found:
         raise click.ClickException(
-            f"{key} is not set for all front ends; set are: {', '.join(sorted(found)) or 'none'}"
+            f"{key} is not set for all front ends; these are: {', '.join(sorted(found)) or 'none'}"
         )
     if as_json:
         output.json_line({"key": key, "value": found[key]})

@@ -22,7 +22,7 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
     """
     if as_json:
         if not yes:
-            raise click.UsageError("--json asks nothing: say --yes, too")
+            raise click.UsageError("--json cannot ask you: add --yes")
         return
     output.show(*lines)
     if yes:

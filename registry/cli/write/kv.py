@@ -31,7 +31,7 @@ _TYPE_NAMES: Final = {
 
 @click.group()
 def kv() -> None:
-    """Show and change the KV configuration; import that of a Java NameServer."""
+    """Show and change the KV configuration; import the KV configuration of a Java NameServer."""
 
 
 def _not_empty(ctx: click.Context, param: click.Parameter, text: str) -> str:
@@ -155,7 +155,7 @@ async def plan_import(store: Store, file: Path) -> KvImport:
 
 
 async def carry_out_import(store: Store, plan: KvImport, *, by: By | None = None) -> None:
-    """Make the planned changes; ``by``: their author, as :class:`KvStore` takes it."""
+    """Make the planned changes; ``by``: their author."""
     kv_store = KvStore(store)
     for name in plan.namespaces:
         await kv_store.put(name, "", None, by=by)  # without a value this makes only the KV namespace

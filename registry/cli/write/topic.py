@@ -25,7 +25,7 @@ _topic = click.argument("topic", shell_complete=complete_names.topics)
 
 @click.group()
 def topic() -> None:
-    """Delete a topic, or give it queues, at the name servers alone: brokers keep what they have."""
+    """Delete a topic, or give it queues, only at the name servers: brokers keep what they have."""
 
 
 @topic.command()
