@@ -1,7 +1,7 @@
 """The sweeper: removes brokers that fell silent, cleans up after dead front-end workers, and trims the streams.
 
-Any number of sweepers may run, without a leader: each sleeps until the earliest deadline and removes bounded batches,
-and the script checks each deadline again, by the clock of Redis.
+Any number of sweepers may run, without a leader: each sleeps until the earliest deadline, and then removes brokers in
+small batches. The script checks each deadline by the clock of Redis.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .trim import trim
 
 logger = logging.getLogger(__name__)
 
-# One script removes at most this many brokers, and the write permission of TOPICS_AT_ONCE topics: Redis does nothing
-# else meanwhile.
+# The most brokers that one call removes (with the write permission of at most TOPICS_AT_ONCE topics): during the call
+# Redis does nothing else.
 BROKERS_PER_CALL: Final = 50
-# Entries of channels of dead workers that one call deletes; this removes no broker.
+# The most channel entries of dead workers that one call deletes.
 ENTRIES_PER_CALL: Final = 500
-# The pause between two such calls, in which heartbeats, registrations and lease renewals run.
+# The pause between two such calls, for heartbeats, registrations and lease renewals.
 _BATCH_PAUSE_S: Final = 0.01
 REAP_EVERY_S: Final = 1.0
 CONFIG_EVERY_S: Final = 10.0
@@ -46,19 +46,19 @@ FULL_TOLD_EVERY_S: Final = 60.0
 _TRIM_PAUSE_S: Final = 0.02
 _RETRY_FIRST_S: Final = 0.2
 _RETRY_MOST_S: Final = 5.0
-# Random delay after a deadline, so that many sweepers do not run in the same millisecond.
+# The longest random delay after a deadline, so that sweepers do not run in the same millisecond.
 _JITTER_S: Final = 0.05
-# If a front end and a sweeper start (or get Redis back) together, the sweeper's first pass comes before the front end's
-# first lease: for this time a lack of front ends is no warning.
+# For this time after the start, or after Redis is back, missing front ends cause no warning: a front end may take its
+# lease after the sweeper's first pass.
 _PATIENCE_S: Final = LEASE_MS / 1000
 _LEAVE_S: Final = 0.5
 
 
 async def reach(store: Store, stop: asyncio.Event) -> bool:
-    """Connect, and wait for a Redis that is away until it is there; False: ``stop`` was set first.
+    """Connect, or wait until Redis is there; False: ``stop`` was set first.
 
     Raises:
-        StoreError: it answers, but is not fit (login, version, schema, eviction policy): waiting does not help.
+        StoreError: Redis answers, but cannot be used (login, version, schema, eviction policy).
     """
     retry_s, told = _RETRY_FIRST_S, False
     while not stop.is_set():
@@ -76,25 +76,25 @@ async def reach(store: Store, stop: asyncio.Event) -> bool:
 
 
 class Sweeper:
-    """One sweeper; ``expired`` and ``reaped`` count the brokers that it removed."""
+    """One sweeper. ``expired``, ``reaped``: how many brokers it removed for silence, and after dead processes."""
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
         *,
-        removed: Callable[[int, int], None] | None = None,
+        removed: Callable[[int, int], None] = lambda expired, reaped: None,
         alarmed: Callable[[Alarm], None] = lambda alarm: None,
         swept: Callable[[], None] = lambda: None,
         passed: Callable[[float, bool], None] = lambda seconds, well: None,
         http_address: str = "",
     ) -> None:
-        """Make one.
+        """Prepare a sweeper.
 
         Args:
-            removed: gets the number of expired and of reaped brokers of each batch. alarmed: gets every alarm.
+            removed: called with the numbers of expired and reaped brokers of each batch. alarmed: with every alarm.
             swept: called after each cleanup of dead workers, about once a second.
-            passed: gets the duration of each pass in seconds, and whether it succeeded.
+            passed: called with the duration of each pass in seconds, and whether it succeeded.
             http_address: of this process's /metrics, ``host:port``; "" = it has none.
         """
         self._store = store
@@ -126,7 +126,7 @@ class Sweeper:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Delete the status of this sweeper: else it would seem to run for ten seconds more."""
+        """Delete the status of this sweeper, which readers would believe for ten more seconds."""
         if self._told_of_itself:
             self._told_of_itself = False
             with contextlib.suppress(RegistryError, TimeoutError):
@@ -145,7 +145,7 @@ class Sweeper:
                 away = True
             except RegistryError as error:
                 logger.error("the sweep failed, and is tried again: %s", error)
-            except Exception:  # a fault of ours must not end a front end, nor this loop
+            except Exception:  # a defect must not end this loop, nor a front end
                 logger.exception("the sweep failed, and is tried again")
             else:
                 if away:
@@ -158,12 +158,12 @@ class Sweeper:
             await wait_within(stop, pause_s)
 
     async def sweep(self) -> float:
-        """One pass; returns the seconds until the next one is due. If Redis fails, the next pass does what is due."""
+        """One pass; returns the seconds until the next pass is due. It raises the errors of the store."""
         now = time.monotonic()
         if now >= self._config_at:
             try:
-                await self._read_config()
-            except StoreError as error:  # these settings are only intervals and limits: brokers expire anyway
+                self._settings = in_force(self._own_settings, await read_shared_config(self._store))
+            except StoreError as error:  # these settings are only intervals and limits: brokers expire without them
                 logger.error("the shared configuration cannot be read: %s", error)
             self._config_at = now + CONFIG_EVERY_S
         if now >= self._trim_at:  # before all else: at maxmemory only a trim makes room
@@ -174,7 +174,11 @@ class Sweeper:
             cluster, _, addr = who.partition("|")
             why = "lost its last channel" if number < due.reaped else "the broker channel expired"
             logger.info("%s: %s of cluster %s sent no heartbeat in time", why, addr, cluster)
-        self._count(len(due.whos) - due.reaped, due.reaped)
+        if due.whos:
+            expired = len(due.whos) - due.reaped
+            self.expired += expired
+            self.reaped += due.reaped
+            self._removed(expired, due.reaped)
         if due.more:
             return _BATCH_PAUSE_S
         if now >= self._reap_at:
@@ -201,10 +205,10 @@ class Sweeper:
         return wait_s
 
     async def _tidy(self) -> bool:
-        """Keep the sets of topics up to date; whether there is more to do now."""
+        """Keep the sets of topics up to date; returns whether there is more to do now."""
         try:
             more, mended = await self._leases.tidy_topics()
-        except StoreError as error:  # only operators read these sets: brokers expire anyway
+        except StoreError as error:  # only operators read these sets
             logger.error("the sets topics and topic:<topic> cannot be kept up to date: %s", error)
             return False
         if mended:
@@ -212,7 +216,7 @@ class Sweeper:
         return more
 
     def _tell_heard(self, due: Expired) -> None:
-        """Log once when no process hears brokers (any more), and once when a process does again."""
+        """Log once when no process receives heartbeats, and once when a process receives them again."""
         if due.next_deadline_ms is None:
             return
         if due.heard:
@@ -234,7 +238,7 @@ class Sweeper:
         more = False
         try:
             done = await trim(self._streams, self._settings)
-        except StoreError as error:  # a key that should be a stream and is not must not stop brokers from expiring
+        except StoreError as error:  # a stream's key of another type must not stop the removal of brokers
             logger.error("the streams cannot be trimmed, and may outgrow their limits: %s", error)
         else:
             more = done.more
@@ -255,12 +259,3 @@ class Sweeper:
                 "maxmemory), or lower changesMaxMib, heartbeatsMaxEntries and lookupsMaxMib; what is beyond their "
                 "limits is being trimmed"
             )
-
-    async def _read_config(self) -> None:
-        self._settings = in_force(self._own_settings, await read_shared_config(self._store))
-
-    def _count(self, expired: int, reaped: int) -> None:
-        self.expired += expired
-        self.reaped += reaped
-        if self._removed is not None and (expired or reaped):
-            self._removed(expired, reaped)

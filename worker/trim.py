@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
-# The most memory for an entry of heartbeats, on average: two and a half times the usual. The setting limits only the
-# number of entries, and names of brokers may be long.
+# The most memory for an entry of heartbeats, on average: 2.5 times the usual, as brokers may have long names. The
+# setting limits only the number of entries.
 _HEARTBEAT_BYTES = 512
 
 
@@ -34,7 +34,7 @@ def limits_of(settings: Settings) -> dict[str, StreamLimits]:
 
 
 async def trim(streams: StreamStore, settings: Settings) -> Trimmed:
-    """One call of the trim, its alarms logged."""
+    """Run the trim once, and log its alarms."""
     done = await streams.trim(
         limits_of(settings), reader_timeout_ms=settings.stream_reader_timeout_hours * _HOUR_MS
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Changes a policy: each function returns a new policy, or refuses the change and says what must be done first."""
+"""Changes a policy: each function returns a new policy, or refuses the change with a message that says what to do."""
 
 from __future__ import annotations
 
@@ -18,21 +18,19 @@ from .users import ANONYMOUS, MOST_SECRETS, Rule, Secret, User, only_denies
 
 MOST_USERS: Final = 10_000
 MOST_RULES: Final = 500
-"""The most rules of a user. A decision looks at every rule about the right that is asked for."""
+"""The most rules of a user. A decision looks at every rule about the requested right."""
 MOST_NAMES: Final = 100
 """The most certificates, and the most networks, of one user or rule."""
 SECRET_CHARACTERS: Final = (7, 256)
-"""The shortest and the longest secret. ACL 1.0 of brokers asks for more than six characters as well."""
-
+"""The shortest and the longest secret. ACL 1.0 of brokers also needs more than six characters."""
 GIVEN_SECRET: Final = (16, 8)
 """The fewest characters, and the fewest different characters, of a secret that a person chose."""
-
 _SECRET: Final = re.compile(r"[!-~]+")
 _CERTIFICATE: Final = re.compile(r"(URI|DNS|CN):(.+)", re.S)
 
 
 class RefusedChange(RegistryError):
-    """A change of users, rules or the mode was refused; definite: nothing was changed."""
+    """A change of users, rules or the mode was refused; nothing was changed."""
 
 
 def add_user(policy: Policy, user: User) -> Policy:
@@ -52,14 +50,14 @@ def edit_user(policy: Policy, name: str, edit: Callable[[User], User]) -> Policy
 
 
 def remove_user(policy: Policy, name: str) -> Policy:
-    """Forget a user with its secrets and rules."""
+    """Remove a user with its secrets and rules."""
     find_user(policy, name)
     users = (user for user in policy.users.values() if user.name != name)
     return _checked(policy, Policy(policy.mode, policy.revision, users))
 
 
 def add_secret(policy: Policy, name: str, secret: Secret) -> Policy:
-    """Give a user one more secret: the old one stays valid until it is removed."""
+    """Give a user one more secret; an old secret stays valid until it is removed."""
     user = find_user(policy, name)
     if len(user.secrets) >= MOST_SECRETS:
         ids = ", ".join(one.id for one in user.secrets)
@@ -93,10 +91,10 @@ def add_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
 
 
 def remove_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
-    """Take rights from a user's rules on the same resources; a rule that has no right left is removed.
+    """Take rights from a user's rules on the same resources; a rule without rights is removed.
 
     Raises:
-        RefusedChange: the user has no such rule; the message names the rules that it has.
+        RefusedChange: the user has no such rule; the message names its rules.
     """
     user = policy.anonymous if name == ANONYMOUS else find_user(policy, name)
     found = list(user.rules)
@@ -113,12 +111,12 @@ def remove_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
 
 
 def set_mode(policy: Policy, mode: Mode) -> Policy:
-    """Set the mode: off, observe (refusals are only noted) or enforce."""
+    """Set the mode: off, observe (refused requests are only reported) or enforce."""
     return _checked(policy, Policy(mode, policy.revision, policy.users.values()))
 
 
 def find_user(policy: Policy, name: str) -> User:
-    """The user of this name; if there is none, RefusedChange proposes a similar name."""
+    """The user of this name. RefusedChange: there is none; the message proposes a similar name."""
     user = policy.users.get(name)
     if user is None:
         closest = difflib.get_close_matches(name, policy.users, n=1)
@@ -128,13 +126,13 @@ def find_user(policy: Policy, name: str) -> User:
 
 
 def rule_text(rule: Rule) -> str:
-    """A rule in the words of the command that makes it: ``allow route topic:orders-*``."""
+    """A rule as the command that makes it has it: ``allow route topic:orders-*``."""
     at = "".join(f" --from {network}" for network in rule.sources)
     return f"{rule.effect} {','.join(rule.rights)} {rule.resource}{at}"
 
 
 def canonical_certificate(text: str) -> str:
-    """The stored form of a name in certificates; ValueError: the text is no such name."""
+    """The stored form of a name in certificates (``DNS:a.example``); ValueError: the text has no such form."""
     match = _CERTIFICATE.fullmatch(text)
     if match is None or fault_of_name(text):
         raise ValueError(f"{text!r}: expected URI:..., DNS:... (of the SAN) or CN:... (of the subject)")
@@ -148,7 +146,7 @@ def _with_user(policy: Policy, user: User) -> Policy:
 
 
 def _checked(before: Policy, after: Policy) -> Policy:
-    """Refuse a policy that is wrong, or that locks everybody out."""
+    """Refuse a policy that is wrong, or has no admin who can act."""
     for name, user in after.users.items():
         if before.users.get(name) is not user:
             _check_user(user)
@@ -206,7 +204,7 @@ def _check_user(user: User) -> None:
 
 
 def check_secret_key(key: str) -> None:
-    """Refuse a secret that peers cannot use. The message does not contain it."""
+    """Refuse a secret that clients and brokers cannot use. The message does not contain it."""
     least, most = SECRET_CHARACTERS
     if not least <= len(key) <= most or not _SECRET.fullmatch(key):
         raise RefusedChange(
@@ -245,7 +243,7 @@ def _check_rule(rule: Rule) -> None:
 
 
 def _check_unique(policy: Policy) -> None:
-    """Check that no certificate name, network or secret belongs to two users, because each identifies one user."""
+    """Refuse a certificate name, network or secret of two users: it must identify one user."""
     owners: dict[str, str] = {}
     for user in policy.users.values():
         for what in (*user.certificates, *(f"network {one}" for one in user.networks),

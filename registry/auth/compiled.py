@@ -12,7 +12,7 @@ from .users import Effect, Rule, User
 class Pattern:
     """A name in which ``*`` stands for any characters, or none. No other character is special.
 
-    Cost: linear in the name for every pattern, so that no pattern of an operator can block a front end.
+    Cost: linear in the name for every pattern, so no pattern can block a front end.
     """
 
     __slots__ = ("_first", "_last", "_least", "_middle", "_one")
@@ -60,20 +60,20 @@ class CompiledRule(NamedTuple):
 
 
 class UserRules(NamedTuple):
-    """What one user may do, and may not do."""
+    """The compiled roles and rules of one user."""
 
     everywhere: frozenset[Right]  # rights on everything from anywhere
     allow: dict[Right, tuple[CompiledRule, ...]]
     deny: dict[Right, tuple[CompiledRule, ...]]
     sources: Networks | None  # None: from anywhere
-    binds_topics: bool = False  # a rule says which topics the user may register as a broker
+    binds_topics: bool = False  # a rule limits the topics that the user may register as a broker
 
 
 def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> UserRules:
-    """Compile a user's roles and rules; ``everybody``: the rights that each user has besides.
+    """Compile a user's roles and rules; ``everybody``: rights that each user also has.
 
     Raises:
-        ValueError: a network of a rule is no network, or a rule without a kind of resource has a pattern.
+        ValueError: a network of a rule is no network, or a rule on everything has a pattern.
     """
     everywhere = everybody.union(*(ROLES[role] for role in user.roles))
     allow: dict[Right, list[CompiledRule]] = {}

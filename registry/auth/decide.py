@@ -15,14 +15,14 @@ from .users import Rule, User
 def decide(
     policy: Policy, user: User | None, right: Right, resources: Sequence[Resource], source: Address | None
 ) -> Decision:
-    """The decision of the rules on a request; the mode says whether a refusal is enforced.
+    """The decision of the rules on a request, in any mode.
 
     A rule that denies wins. Else a role or a rule must allow each resource; a user who may register, and has no rule on
     topics, may register all topics. A read that no rule allows is still allowed, unless a rule denies it to anonymous.
 
     Args:
         user: the user that the request proved; None: anonymous.
-        resources: all that the request is on; empty: on everything, and only rules on everything allow it.
+        resources: the resources of the request; empty: everything, which only rules on everything allow.
         source: the address of the sender; None: unknown. Then a rule with networks never allows, and always denies.
 
     Cost: 0.7 microseconds if a role or a read decides, 5.5 with two rules on two resources; linear in the rules.
@@ -48,10 +48,10 @@ def decide(
 
 
 def decide_any(policy: Policy, user: User | None, needs: Sequence[Need], source: Address | None) -> Decision:
-    """The decision on a request with several possible rights: one is enough, but a rule that denies any of them wins.
+    """The decision on a request for which one of several rights is enough; a rule that denies any of them wins.
 
     Args:
-        needs: at least one; a refusal names the first. The other arguments are those of :func:`decide`.
+        needs: at least one; a refusal names the first. For the other arguments see :func:`decide`.
     """
     decisions = [decide(policy, user, need.right, need.resources, source) for need in needs]
     if len(decisions) > 1:
@@ -67,7 +67,7 @@ def decide_any(policy: Policy, user: User | None, needs: Sequence[Need], source:
 def _denied(
     rules: UserRules, right: Right, resources: Sequence[Resource], source: Address | None
 ) -> tuple[tuple[Resource, ...], Rule] | None:
-    """The first resource that a rule denies (empty: everything), with that rule; None: no rule denies any."""
+    """The first resource that a rule denies (empty: everything), with the rule; None: no rule denies a resource."""
     for rule in rules.deny.get(right, ()):
         if source is None or rule.is_from(source):
             for resource in resources or (None,):
@@ -79,7 +79,7 @@ def _denied(
 def _not_allowed(
     rules: UserRules, right: Right, resources: Sequence[Resource], source: Address | None
 ) -> tuple[Reason, tuple[Resource, ...]]:
-    """The resources that no rule allows, and whether rules allow them from elsewhere; GRANTED: all are allowed."""
+    """The resources that no rule allows. RULE_SOURCE: rules allow them from other addresses. GRANTED: no resource."""
     allow = rules.allow.get(right, ())
     elsewhere, refused = True, []
     all_topics = right is Right.REGISTER and allow and all(rule.kind is not Kind.TOPIC for rule in allow)

@@ -1,4 +1,4 @@
-"""What the rules say of one request: allowed or not, why, and the command that would allow it."""
+"""The decision of the rules on one request: allowed or not, why, and the command that would allow it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .users import ANONYMOUS, Rule, User
 
 
 class Reason(enum.StrEnum):
-    """Why a request is allowed or refused; also the value of a label in metrics."""
+    """Why a request is allowed or refused; also a label in metrics."""
 
     GRANTED = "granted"
     DENIED = "denied"
     NO_RULE = "no_rule"
-    RULE_SOURCE = "rule_source"  # a rule allows it from other addresses only
+    RULE_SOURCE = "rule_source"  # a rule allows it, but only from other addresses
     USER_SOURCE = "user_source"
     DISABLED = "disabled"
 
@@ -34,13 +34,13 @@ MISSING: Final = {
 
 
 class Decision(NamedTuple):
-    """What the rules say of one request."""
+    """The decision of the rules on one request."""
 
     allowed: bool
     reason: Reason
     right: Right
     user: User | None = None  # None: anonymous
-    refused: tuple[Resource, ...] = ()  # the resources for which it was refused; empty: everything
+    refused: tuple[Resource, ...] = ()  # the refused resources; empty: everything
     rule: Rule | None = None  # the rule that denies it
     source: Address | None = None
 
@@ -51,14 +51,14 @@ class Decision(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """The resources for which it was refused, as words; ``*``: everything."""
+        """The refused resources as a text; ``*``: everything."""
         return " ".join(map(str, self.refused)) or "*"
 
     @property
     def text(self) -> str:
-        """The refusal for the peer: user, right, resource, address, and what is missing.
+        """The refusal for the peer: user, right, resource, address and reason.
 
-        It is not made printable here, and may contain any characters that the peer sent as a name.
+        It may contain unprintable characters, because names come from the peer.
         """
         who = "nobody known (anonymous)" if self.user is None else f"user {self.user.name}"
         address = self.source or "an unknown address"
@@ -66,10 +66,10 @@ class Decision(NamedTuple):
 
     @property
     def mend(self) -> str:
-        """The command that would allow it; "" when no command would.
+        """The command that would allow it; "" if there is none.
 
         Names of resources come from the peer, and an operator copies the command into a shell, so each name is quoted.
-        No command is proposed for a name with a ``*`` (a pattern in the command) or a leading ``-`` (an option).
+        For a name with a ``*`` (a pattern in the command) or a leading ``-`` (an option) there is no command.
         """
         if self.allowed or any("*" in one.name or one.name.startswith("-") for one in self.refused):
             return ""
@@ -93,7 +93,7 @@ class Decision(NamedTuple):
     def _mend_for_anonymous(self) -> str:
         """The command that makes a user with this right.
 
-        A broker's user gets the broker's address, and is known by it: perhaps the broker signs nothing.
+        A broker's user is identified by the broker's address, because many brokers do not sign.
         """
         names = {resource.kind: shlex.quote(resource.name) for resource in self.refused}
         if self.right is Right.REGISTER:

@@ -18,24 +18,24 @@ from .users import ANONYMOUS, Effect, Rule, User
 
 
 class Mend(NamedTuple):
-    """A command that would allow a request, and the same as a function."""
+    """A command that would allow a request, and the same change as a function."""
 
-    command: str = ""  # empty: no command would, or none is needed
-    change: Callable[[Policy], Policy] | None = None  # None: a person must first fill in words of the command
+    command: str = ""  # "": there is none, or none is needed
+    change: Callable[[Policy], Policy] | None = None  # None: a person must first complete the command
 
 
 _NOTHING: Final = Mend()
 
 
 def user_now(policy: Policy, row: RefusedSummary) -> User | None:
-    """The user of such a request under the present rules; an unsigned request may come from a user's network."""
+    """The user of such a request under the present rules; networks identify the user of an unsigned request."""
     if row.kind.user == ANONYMOUS:
         return policy.by_source(parse_address(row.last.source))
     return policy.by_access_key(row.kind.user)
 
 
 def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
-    """Whether a refused request is allowed now; False if the rules alone cannot decide that."""
+    """Whether a refused request is allowed now; False: no, or more than the rules decides about it."""
     kind = row.kind
     if kind.right is None or kind.reason in (BROKER_ADDR, NOT_OWNER):
         return False
@@ -65,7 +65,7 @@ def mend_of(policy: Policy, row: RefusedSummary) -> Mend:
 
 
 def from_here(user: User, *addresses: str) -> str:
-    """The command that lets a user come only from these addresses and from its present ones."""
+    """The command that allows a user only from these addresses and from its present networks."""
     networks = dict.fromkeys((*user.sources, *(address or "ADDRESS" for address in addresses)))
     return f"mqregistry auth user set {shlex.quote(user.name)}" + "".join(
         f" --from {shlex.quote(network)}" for network in networks
@@ -73,7 +73,7 @@ def from_here(user: User, *addresses: str) -> str:
 
 
 def _change(decision: Decision) -> Callable[[Policy], Policy] | None:
-    """What the command of a refusal changes; None: there is no command, or a person must choose a new user's name."""
+    """The change that the command of a refusal makes; None: no command, or a person must choose a new user's name."""
     name, rule, user, source = decision.user_name, decision.rule, decision.user, str(decision.source or "")
     if not decision.mend:
         return None
@@ -94,7 +94,7 @@ def _change(decision: Decision) -> Callable[[Policy], Policy] | None:
 
 
 def _bind(user: User, source: str) -> Callable[[Policy], Policy] | None:
-    """The change that lets a user come from one more address; None: ``source`` is no address."""
+    """The change that allows a user from one more address; None: ``source`` is no address."""
     if parse_address(source) is None:
         return None
     here = canonical_network(source)

@@ -1,7 +1,7 @@
 """Reads RocketMQ's own lists of users: plain_acl.yml of ACL 1.0, and users and acls of ACL 2.0.
 
-Rights at brokers (groups, consuming) become rights on requests that a name server gets: a client that publishes or
-subscribes asks for routes. Rights that no request matches, or that would allow more here, are left out, with a note.
+Rights at brokers (publish, subscribe, groups) become rights on the requests that clients then send to a name server,
+such as lookups of routes. Rights without such a request, or that would allow more here, are left out, with a note.
 The caller decodes the file, with every scalar as a text.
 """
 
@@ -21,15 +21,15 @@ _PERMS: Final = {
     "PUB": Effect.ALLOW, "SUB": Effect.ALLOW, "PUB|SUB": Effect.ALLOW, "SUB|PUB": Effect.ALLOW, "DENY": Effect.DENY,
 }  # fmt: skip
 _SECTIONS: Final = ("globalWhiteRemoteAddresses", "accounts", "users", "acls")
-_IGNORED: Final = ("dataVersion",)  # a broker notes here when updateAclConfig changed the file
+_IGNORED: Final = ("dataVersion",)  # a broker writes it after updateAclConfig
 
 
 class BadFile(RegistryError):
-    """A list of users cannot be read; the message names the place."""
+    """A list of users cannot be read; the message names the place in the file."""
 
 
 class Account(NamedTuple):
-    """One user of the list. secret: None: the list has none."""
+    """One user of the list. secret None: the list has no secret."""
 
     name: str
     secret: str | None = None
@@ -94,7 +94,7 @@ def _account(place: str, entry: Mapping[str, Any], notes: list[str]) -> Account:
         )
     roles = [Role.ADMIN] if _flag(place, entry, "admin") else []
     rules: list[Rule] = []
-    # A default DENY denies nothing here: anonymous may read routes, so the user could just not sign.
+    # A default DENY denies nothing here: anonymous may read routes, so the user could read them without a signature.
     if _perm(place, "defaultTopicPerm", entry.get("defaultTopicPerm") or "DENY") is Effect.ALLOW and not roles:
         roles = [Role.CLIENT]
     for key, prefix in (("topicPerms", ""), ("groupPerms", _RETRY_TOPIC)):
@@ -108,7 +108,7 @@ def _account(place: str, entry: Mapping[str, Any], notes: list[str]) -> Account:
 
 
 def _user(place: str, entry: Mapping[str, Any]) -> Account:
-    """One user as ACL 2.0 has it (UserInfo)."""
+    """One user of ACL 2.0 (UserInfo)."""
     name = _text(place, entry, "username")
     place = f"{place} ({name})"
     _only(place, entry, ("username", "password", "userType", "userStatus"))
@@ -121,7 +121,7 @@ def _user(place: str, entry: Mapping[str, Any]) -> Account:
 
 
 def _acl(place: str, entry: Mapping[str, Any], notes: list[str]) -> tuple[str, tuple[Rule, ...]]:
-    """The rules of one user as ACL 2.0 has them (AclInfo)."""
+    """The name and rules of one user of ACL 2.0 (AclInfo)."""
     _only(place, entry, ("subject", "policies"))
     subject = _text(place, entry, "subject")
     kind, _, name = subject.partition(":")

@@ -1,6 +1,6 @@
 """The policy of a namespace: all its users and its mode, by which front ends decide on requests.
 
-:mod:`.changes` changes a policy, and refuses wrong changes; a policy from Redis is checked again when it is decoded.
+:mod:`.changes` changes a policy and refuses wrong changes; :meth:`Policy.decode` checks a policy from Redis again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .users import ANONYMOUS, BadPolicy, Effect, User, decode_user, only_denies
 class Mode(enum.StrEnum):
     """What front ends do with a request that the rules refuse.
 
-    OFF: the rules are not asked. OBSERVE: the request is noted, and executed. ENFORCE: the request is refused.
+    OFF: no rule is checked. OBSERVE: the request is reported and executed. ENFORCE: the request is refused.
     """
 
     OFF = "off"
@@ -27,7 +27,7 @@ class Mode(enum.StrEnum):
 
 
 class Policy:
-    """The users and the mode of one namespace at one moment. It is never changed in place: a change makes a new one."""
+    """The users and the mode of one namespace at one moment; immutable."""
 
     __slots__ = (
         "_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "changed", "forgotten", "mode",
@@ -43,7 +43,7 @@ class Policy:
         self.revision = revision
         # user -> the revision that last changed or removed it; "" is the mode
         self.changed: Mapping[str, int] = changed or {}
-        # a user that is not in ``changed`` was removed at this revision or before, or never existed
+        # a user without an entry in ``changed`` was removed at this revision or before, or never existed
         self.forgotten = forgotten
         self.users: Mapping[str, User] = {user.name: user for user in users}
         self.anonymous = self.users.get(ANONYMOUS) or User(ANONYMOUS)
@@ -57,8 +57,8 @@ class Policy:
         self._by_network = dict(sorted(self._by_network.items(), reverse=True))  # the longest prefix first
         self._rules: dict[str, UserRules] = {}
         self.reserved = _reserved(self.users.values())
-        """BrokerName -> the clusters in the rules of the users whose rules name it without a pattern. While no table
-        has the brokerName, a user that may register in other clusters only cannot take it."""
+        """BrokerName in a rule without a pattern -> the clusters in the rules of the same users. While no table has the
+        brokerName, a user that may register only in other clusters cannot register it."""
         denied = {right for rule in self.anonymous.rules for right in rule.rights}
         self._everybody = READING - denied
 
@@ -66,10 +66,10 @@ class Policy:
     def decode(
         cls, mode: str, revision: int, users: Mapping[str, bytes], changed: Mapping[str, int], forgotten: int
     ) -> Policy:
-        """Decode the policy as Redis holds it.
+        """Decode the policy in Redis.
 
         Raises:
-            BadPolicy: this release does not write such a policy; the message has no secret.
+            BadPolicy: this release cannot read it; the message has no secret.
         """
         try:
             known_mode = Mode(mode)
@@ -90,7 +90,7 @@ class Policy:
         return cls(known_mode, revision, decoded, changed, forgotten)
 
     def lost_by(self, other: Policy) -> list[str]:
-        """The users ("" for the mode) whose last change in this policy the other policy lacks."""
+        """The users ("" for the mode) with a later change in this policy than in the other."""
         return [name for name, at in self.changed.items() if at > other.changed.get(name, other.forgotten)]
 
     def by_access_key(self, access_key: str) -> User | None:
@@ -98,7 +98,7 @@ class Policy:
         return None if access_key == ANONYMOUS else self.users.get(access_key)
 
     def by_certificate(self, names: Iterable[str]) -> User | None:
-        """The user of a verified certificate, by the first of its names that a user has; None: no user has one.
+        """The user of a verified certificate, by its first name that belongs to a user; None: there is none.
 
         Args:
             names: ``URI:...`` of the SAN, then ``DNS:...`` of the SAN, then ``CN:...`` of the subject.
@@ -106,7 +106,7 @@ class Policy:
         return next((user for name in names if (user := self._by_certificate.get(name)) is not None), None)
 
     def by_source(self, address: Address | None) -> User | None:
-        """The user with the smallest network that contains this address; None: no user's network does."""
+        """The user with the smallest network that contains this address; None: there is none."""
         if address is None:
             return None
         number, version, bits = int(address), address.version, address.max_prefixlen
@@ -119,7 +119,7 @@ class Policy:
         return None
 
     def able_admins(self) -> list[str]:
-        """The names of the users that can act as admin."""
+        """The names of the users that can act as admin (:attr:`User.is_able_admin`)."""
         return [user.name for user in self.users.values() if user.is_able_admin]
 
     def rules_of(self, user: User) -> UserRules:

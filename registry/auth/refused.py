@@ -1,4 +1,4 @@
-"""The notes on requests that were refused, or that mode enforce would refuse; without secrets and bodies."""
+"""Reports of requests that were refused, or that mode enforce would refuse; without secrets and bodies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .rights import Kind, Resource, Right
 from .users import ANONYMOUS
 
 MOST_CHARACTERS: Final = 255
-"""The longest name in a note, because anybody may send any name without proof."""
+"""The longest name in a report: anybody may send any name without proof."""
 MOST_RESOURCES: Final = 10
 MANY_NAMES: Final = "many_names"
-"""The reason in the one row that counts requests with made-up names together, after the first few of each address."""
+"""The reason of the kind that counts requests with invented names together, after the first few of each address."""
 
-# Reasons for which a request is refused although the rules allow it.
+# Reasons besides :class:`Reason`: the rules allow these requests.
 NEEDS_TLS: Final = "needs_tls"
 BROKER_ADDR: Final = "broker_addr"
 NOT_OWNER: Final = "not_owner"
@@ -26,8 +26,8 @@ NOT_OWNER: Final = "not_owner"
 class RefusedKind(msgspec.Struct, frozen=True):
     """Refused requests that are counted together."""
 
-    user: str  # the proved user, or, if the proof failed, the claimed one
-    # right, resources: as in the decision; right None: the user was not proved, so nothing was decided
+    user: str  # the proved user; if the proof failed, the claimed user
+    # right, resources: as in the decision; right None: the proof failed, so there was no decision
     right: Right | None
     resources: tuple[str, ...]
     reason: str  # a Reason, or why the proof failed
@@ -40,12 +40,12 @@ class RefusedKind(msgspec.Struct, frozen=True):
 
     @classmethod
     def unproved(cls, claimed: str, reason: str) -> RefusedKind:
-        """The kind of a request whose signature or certificate proves nobody."""
+        """The kind of a request whose signature or certificate proves no user."""
         return cls(claimed[:MOST_CHARACTERS], None, (), reason)
 
     @classmethod
     def of_many(cls, kind: RefusedKind) -> RefusedKind:
-        """The one kind for all requests with made-up names that are not counted separately."""
+        """The kind that counts requests with invented names together (MANY_NAMES)."""
         return cls(ANONYMOUS, kind.right, (), MANY_NAMES)
 
     def parsed_resources(self) -> tuple[Resource, ...]:
@@ -55,14 +55,14 @@ class RefusedKind(msgspec.Struct, frozen=True):
 
 
 class Last(msgspec.Struct, frozen=True):
-    """The last request of a kind: its address, and how the user proved who he is."""
+    """The last request of a kind: its address, and how the user was proved."""
 
     source: str = ""
     how: str = ""
 
 
 class RefusedSummary(msgspec.Struct, frozen=True):
-    """All requests of a kind until now, in a namespace."""
+    """All requests of a kind until now."""
 
     count: int
     first_ms: int
@@ -73,7 +73,7 @@ class RefusedSummary(msgspec.Struct, frozen=True):
 
 
 class RefusedEntry(msgspec.Struct, frozen=True):
-    """An entry of the stream: some requests of a kind that one front end reported together."""
+    """An entry of the stream refusals: requests of a kind that one front end reported together."""
 
     ms: int
     front_end: str

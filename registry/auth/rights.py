@@ -18,13 +18,13 @@ class Right(enum.StrEnum):
     KV_WRITE = "kv.write"  # 100, 102
     CONFIG_READ = "config.read"  # 319
     CONFIG_WRITE = "config.write"  # 318
-    REGISTER = "register"  # 103, 104, 322, 904; 217 as a broker sends it, for its own brokerName
+    REGISTER = "register"  # 103, 104, 322, 904; 217 of a broker for its own brokerName
     PERM = "perm"  # 205, 327
     TOPIC_WRITE = "topic.write"  # 216, 217
 
 
 READING: Final = frozenset((Right.ROUTE, Right.LIST, Right.KV_READ, Right.CONFIG_READ))
-"""Rights that everybody has unless a rule denies them, even senders that prove no user."""
+"""Rights that everybody has, also anonymous senders, unless a rule denies them."""
 
 WRITING: Final = frozenset(Right) - READING
 """Rights that nobody has without a rule or a role."""
@@ -74,7 +74,7 @@ class Need(NamedTuple):
 
 
 class Role(enum.StrEnum):
-    """Rights that belong together. An admin can do everything; the last one cannot be removed."""
+    """A named set of rights. The last admin cannot be removed."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -88,5 +88,5 @@ ROLES: Final[dict[Role, frozenset[Right]]] = {
     Role.OPERATOR: READING | {Right.KV_WRITE, Right.PERM, Right.TOPIC_WRITE},
     Role.ADMIN: frozenset(Right),
 }
-"""The rights of each role, on every resource. The role broker has no right to register: rules give it, on the broker's
-own cluster and brokerName."""
+"""The rights of each role, on every resource. The role broker has no right to register: rules give this right, on the
+broker's own cluster and brokerName."""

@@ -1,7 +1,7 @@
 """Makes and checks the signatures with which RocketMQ's ACL proves who sends a request.
 
 The signature is the HMAC-SHA1 of the values of all header fields, in the order of their names, and of the body. It
-proves that the sender has the secret key, but not which request he meant: docs/security.md lists what it leaves open.
+proves that the sender has the secret key, but not all of the request: docs/security.md lists its gaps.
 
 Source: AclClientRPCHook, AclUtils, AclSigner (RocketMQ 4.8 to 5.5).
 """
@@ -17,9 +17,9 @@ ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"
 
-# Clients and mqadmin of 5.x add these after signing, brokers of 5.x before.
+# Clients and mqadmin of 5.x add these fields after signing, brokers of 5.x before signing.
 _ZONE: Final = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
-# The client for Go leaves the token unsigned.
+# The client for Go does not sign the token.
 _TOKEN: Final = frozenset({SECURITY_TOKEN})
 
 
@@ -29,11 +29,11 @@ class SigningKey:
     __slots__ = ("_hmac",)
 
     def __init__(self, secret_key: str) -> None:
-        # the secret may be shorter than HMAC recommends: the peers have no other
+        # the secret may be shorter than HMAC recommends: RocketMQ's users have such secrets
         self._hmac = hmac.new(secret_key.encode(errors="replace"), digestmod="sha1")
 
     def sign(self, content: bytes, body: bytes = b"") -> bytes:
-        """The signature in Base64. 4 µs, and 1.4 ms for each MB of body."""
+        """The signature in Base64. It takes 4 µs, and 1.4 ms for each MB of body."""
         made = self._hmac.copy()
         made.update(content)
         if body:
@@ -42,9 +42,9 @@ class SigningKey:
 
 
 def access_key_of(fields: Mapping[str, str] | None) -> str | None:
-    """The access key of the signer; None when nobody signed.
+    """The access key of the signer; None: the request is not signed.
 
-    A blank key means no user: the client for C++ signs with it when it has no key.
+    The client for C++ sends a blank key if it has no key: this is not signed either.
     """
     access_key = fields.get(ACCESS_KEY) if fields else None
     return access_key if access_key is not None and access_key.strip() else None
@@ -57,9 +57,9 @@ def content_of(fields: Mapping[str, str], without: Collection[str] = ()) -> byte
     """
     names = [name for name in fields if name != SIGNATURE and name not in without]
     if len(names) > 1:
-        # Java compares UTF-16 units; for ASCII that is the order of Python
+        # Java compares UTF-16 units, Python characters; for ASCII both give the same order
         names.sort(key=None if all(map(str.isascii, names)) else _utf16)
-    # Java writes half of a surrogate pair as a question mark, too
+    # like Java, write half of a surrogate pair as a question mark
     return "".join([fields[name] for name in names]).encode(errors="replace")
 
 
@@ -69,10 +69,10 @@ def sign(secret_key: str, fields: Mapping[str, str], body: bytes = b"") -> str:
 
 
 def matching_key(keys: Sequence[SigningKey], fields: Mapping[str, str], body: bytes = b"") -> int | None:
-    """The index of the key that signed a request; None: none of these keys did.
+    """The index of the key that signed a request; None: no key did.
 
-    Each comparison takes constant time. A correct signature needs one HMAC in most cases, a wrong one at most three for
-    each key.
+    Each comparison takes constant time. A correct signature needs one HMAC in most cases, a wrong signature at most
+    three for each key.
     """
     given = fields.get(SIGNATURE, "").encode(errors="replace")
     for content in _forms(fields):

@@ -14,29 +14,27 @@ from ..errors import RegistryError
 from .rights import ROLES, WRITING, Kind, Right, Role
 
 ANONYMOUS: Final = "anonymous"
-"""The name for callers that prove no user. A user of this name has only rules, which can only deny reading rights."""
-
+"""The name for senders that prove no user. A user of this name has only rules that deny reading rights."""
 MOST_SECRETS: Final = 2
 """The most secrets of a user: an old one and a new one, while programs change to the new one."""
 
 
 class Effect(enum.StrEnum):
-    """What a rule does. A rule that denies wins over all rules that allow."""
+    """The effect of a rule. A rule that denies wins over all rules that allow."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class BadPolicy(RegistryError):
-    """Redis holds rules that this release cannot read; no other rules are used in their place."""
+    """Redis has a policy that this release cannot read."""
 
 
 class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A secret key that a user signs with."""
 
     id: str  # its public name, random and unique
-    # the secret itself, which is never shown. The time of its last use is not here, because it would change the policy
-    key: str
+    key: str  # the secret itself, which is never shown
     created_ms: int = 0
 
     def __repr__(self) -> str:
@@ -50,7 +48,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     rights: tuple[Right, ...]
     kind: Kind | None = None  # None: on everything, and the pattern is *
     pattern: str = "*"  # a name; * in it stands for any characters
-    sources: tuple[str, ...] = ()  # networks; if there are any, the rule counts only for requests that come from them
+    sources: tuple[str, ...] = ()  # networks; if there are any, the rule is only for requests from them
 
     @property
     def resource(self) -> str:
@@ -61,24 +59,24 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sources": "from"}):
     """A user of the registry: a person, a client or a broker."""
 
-    name: str  # also the AccessKey that its requests are signed with
+    name: str  # also the AccessKey in its requests
     enabled: bool = True
     roles: tuple[Role, ...] = ()
     rules: tuple[Rule, ...] = ()
     secrets: tuple[Secret, ...] = ()
-    certificates: tuple[str, ...] = ()  # URI:..., DNS:..., CN:...: a client certificate with such a name is this user's
-    networks: tuple[str, ...] = ()  # callers from these networks without signature and certificate are this user
-    sources: tuple[str, ...] = ()  # networks; if there are any, the user may do nothing from anywhere else
+    certificates: tuple[str, ...] = ()  # URI:..., DNS:..., CN:...: names in its client certificates
+    networks: tuple[str, ...] = ()  # senders from these networks without signature and certificate are this user
+    sources: tuple[str, ...] = ()  # networks; if there are any, the user may do nothing from other addresses
 
     @property
     def is_able_admin(self) -> bool:
-        """Whether the user can act as admin: it has the role, is enabled, and can prove who it is."""
+        """Whether the user can act as admin: it has the role, is enabled, and can be proved."""
         known_by = self.secrets or self.certificates or self.networks
         return self.enabled and Role.ADMIN in self.roles and bool(known_by)
 
 
 def is_not_bound(user: User) -> bool:
-    """Whether a user may change something from any address, so that a stolen secret or certificate is enough."""
+    """Whether a user may change something from any address: then a stolen secret or certificate is enough."""
     if not user.enabled or user.sources or not (user.secrets or user.certificates):
         return False
     allowed = (rule for rule in user.rules if rule.effect is Effect.ALLOW and not rule.sources)
@@ -87,21 +85,20 @@ def is_not_bound(user: User) -> bool:
 
 
 def only_denies(user: User) -> bool:
-    """Whether the user has only rules that deny; the user anonymous may have no others."""
+    """Whether the user has nothing but rules that deny, as the user anonymous must."""
     return user == User(user.name, rules=user.rules) and all(rule.effect is Effect.DENY for rule in user.rules)
 
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(User)
 
 
 def encode_user(user: User) -> bytes:
-    """A user as Redis holds it, secrets included."""
-    return _encoder.encode(user)
+    """Encode a user, with its secrets, for Redis."""
+    return msgspec.json.encode(user)
 
 
 def decode_user(name: str, data: bytes) -> User:
-    """Decode a user as Redis holds it; BadPolicy, without a secret: this release does not store users so."""
+    """Decode a user from Redis. BadPolicy: this release cannot read it; the message has no secret."""
     try:
         user = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

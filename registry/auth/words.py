@@ -1,4 +1,4 @@
-"""The words for rights and resources: ours, and those of RocketMQ's ACL 2.0 (``Pub`` on ``Topic:orders*``)."""
+"""Parses the words for rights and resources: ours, and those of RocketMQ's ACL 2.0 (``Pub`` on ``Topic:orders*``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ACTIONS: Final[dict[Kind | None, dict[str, tuple[Right, ...]]]] = {
 
 
 def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
-    """Parse our words or ACL 2.0's actions; ``all`` is every right that can be on this kind of resource.
+    """Parse our words or ACL 2.0's actions; ``all``: every right that can be on this kind of resource.
 
     Raises:
         ValueError: a word is unknown; the message names the known words.
@@ -44,7 +44,7 @@ def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
             found.add(Right(word))
         elif word == "all":
             found.update(right for right in _ALL if kind is None or kind in KINDS[right])
-            if kind is Kind.TOPIC:  # register on topics limits a broker to them, which nobody means by "all"
+            if kind is Kind.TOPIC:  # register on topics would limit a broker to these topics
                 found.discard(Right.REGISTER)
         elif action is not None:
             found.update(action)
@@ -58,10 +58,10 @@ def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
 
 
 def parse_resource(text: str) -> tuple[Kind | None, str]:
-    """Parse ``topic:orders-*`` (as in ACL 2.0 also ``Topic:``) into kind and pattern; ``*`` is everything.
+    """Parse ``topic:orders-*`` (or ``Topic:`` of ACL 2.0) into kind and pattern; ``*``: everything.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text has neither form.
     """
     if text == "*":
         return None, "*"

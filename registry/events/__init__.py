@@ -1,1 +1,1 @@
-"""Changes of the tables as events, and the streams that carry them."""
+"""The schema of the three streams: changes of the tables as events, heartbeats, lookups."""

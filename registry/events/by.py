@@ -1,4 +1,4 @@
-"""Who caused a change: the member ``by`` of events, and how a process describes itself there."""
+"""The author of a change: the member ``by`` of events, and what a process writes there about itself."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import msgspec
 
 from ..names import MAX_NAME_BYTES, printable
 
-# How the sender of a request over the wire was identified. A later release may add other ways.
+# The values of ``how``; a later release may add others. How the sender of a request was identified:
 SIGNATURE: Final = "signature"
 CERTIFICATE: Final = "certificate"
 NETWORK: Final = "network"
 ANONYMOUS: Final = "anonymous"
 OVER_THE_WIRE: Final = frozenset({SIGNATURE, CERTIFICATE, NETWORK, ANONYMOUS})
 
-# Programs that somebody runs, and that write to Redis themselves; direct: a client helper in somebody's own program.
+# Programs that a person runs, and that write to Redis themselves; direct: a program that uses this library.
 CLI: Final = "cli"
 CONSOLE: Final = "console"
 DIRECT: Final = "direct"
 BY_HAND: Final = frozenset({CLI, CONSOLE, DIRECT})
 
-# Processes of the registry that act without a request: the sweeper (timeouts, dead workers), and a worker that shuts
-# down or restores what Redis lost.
+# Processes of the registry without a request: a sweeper (timeouts, dead workers), and a worker that shuts down or
+# restores changes that Redis lost.
 SWEEPER: Final = "sweeper"
 WORKER: Final = "worker"
 
@@ -34,26 +34,25 @@ _PLAIN: Final = re.compile(r"[\w.@+/:=,-]+")
 
 
 class By(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who caused a change. None: not known, or there is nothing to say."""
+    """The author of a change. None: not known, or not applicable."""
 
-    how: str  # one of the words of this module; a later release may add others
-    # the registry's user who sent the request, or who logged in at the console; for a program that writes to Redis
-    # itself, the user of the operating system
+    how: str  # a constant above
+    # the registry's user who sent the request or logged in at the console; of a program that writes to Redis itself,
+    # the user of the operating system
     user: str | None = None
-    # host:port of the sender; for a console with a login, the browser's address; for a program that writes to Redis
+    # host:port of the sender; with a login at the console, the browser's address; of a program that writes to Redis
     # itself, <host name>/<process id>
     peer: str | None = None
-    via: str | None = None  # host:port of the proxy that the request came through
-    # <host name>:<port> of the front end that the request came to, or that the process belongs to
-    front_end: str | None = None
-    login: str | None = None  # the Redis user of a program that writes to Redis itself, if its URL names one
+    via: str | None = None  # host:port of a proxy between the sender and the front end
+    front_end: str | None = None  # <host name>:<port> of the front end that got the request, or has the process
+    login: str | None = None  # the Redis user in the URL of a program that writes to Redis itself
 
     def encoded(self) -> bytes:
-        """Return it as JSON, as events hold it."""
+        """Return it as JSON, for the event."""
         return msgspec.json.encode(self)
 
     def __str__(self) -> str:
-        """Text for people: control characters are escaped, and a name cannot look like another part of the text."""
+        """Text for people: control characters are escaped, and a special name is quoted."""
         login = f", Redis user {_shown(self.login)}" if self.login else ""
         text = f"{_shown(self.user)} ({self.how}{login})" if self.user else f"{self.how}{login}"
         if self.peer:
@@ -71,13 +70,13 @@ def _shown(name: str) -> str:
 
 
 def this_process(how: str, *, front_end: str | None = None, login: str | None = None) -> By:
-    """The author that this process writes into events."""
+    """The calling process as an author."""
     user = _os_user() if how in BY_HAND else None
     return By(how, user, f"{host_name()}/{os.getpid()}", front_end=front_end, login=login)
 
 
 def front_end_name(port: int) -> str:
-    """The name, in events, of a front end that listens on this port of this machine."""
+    """The name of a front end that listens on this port of this machine."""
     return f"{host_name()}:{port}"
 
 
@@ -89,7 +88,7 @@ def host_name() -> str:
 
 @functools.cache
 def _os_user() -> str:
-    """The user who runs this process; under sudo, the user who called it."""
+    """The user who runs this process; under sudo, the user who called sudo."""
     try:
         import pwd
     except ImportError:  # no Unix
@@ -105,5 +104,5 @@ def _os_user() -> str:
 
 
 def _bounded(text: str) -> str:
-    """A text of this machine, which may have any bytes, in a form that events can hold."""
+    """A text of this machine, which may have any bytes, in a form for events."""
     return printable(text)[:MAX_NAME_BYTES]

@@ -1,11 +1,11 @@
-"""What each event means: the cells of the registry's tables that it sets and removes.
+"""The effect of each event: the cells (single entries) of the registry's tables that it sets and removes.
 
-:func:`operations` turns an event into a few operations. They change ``Tables`` and the live table in memory (those of
-the view, the audit and every replay), and silver in the lake. Operations are plain values, so that they can be sent to
-another process, and know nothing of the tables: an operation that removes a brokerName does not list what the
-brokerName had. (The tags are numbers, which are short: only processes of one release exchange operations.)
+:func:`operations` turns an event into a few operations. They change ``Tables`` and the live table in memory, and silver
+in the lake. Operations are plain values, so processes can exchange them. They do not depend on the tables: an operation
+that removes a brokerName does not list its topics. (Their tags are short numbers, because only processes of one
+release exchange operations.)
 
-One operation has all topics of an event. It holds the event's own dict, so that no topic needs an object of its own.
+One operation has all topics of an event, in the event's own dict, so that no topic needs an object of its own.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class DropBroker(msgspec.Struct, array_like=True, tag=3, gc=False):
 
 
 class JoinCluster(msgspec.Struct, array_like=True, tag=4, gc=False):
-    """A brokerName becomes a member of a cluster, and stays in those that it was in."""
+    """A brokerName becomes a member of one more cluster."""
 
     cluster: str
     broker_name: str
 
 
 class SetFilterServers(msgspec.Struct, array_like=True, tag=5, gc=False):
-    """The filter servers of a process; empty: the cell is removed."""
+    """The filter servers of a broker process; empty: the cell is removed."""
 
     who: str
     addrs: Sequence[str]
@@ -77,7 +77,7 @@ class SetMappings(msgspec.Struct, array_like=True, tag=8, gc=False):
 
 
 class SetLive(msgspec.Struct, array_like=True, tag=9, gc=False):
-    """Live info that a process sent under one brokerName; only broker_id differs between its brokerNames."""
+    """Live info that a process sent under one brokerName; its brokerNames differ only in broker_id."""
 
     who: str
     broker_name: str
@@ -92,16 +92,16 @@ class EndLive(msgspec.Struct, array_like=True, tag=10, gc=False):
 
     who: str
     broker_name: str
-    # True: the event has the row. The live info ends even if its address is still there: the same address may be alive
-    # under another cluster. False: the live info ends only if its address is no longer in the known row
+    # True: the event has the new row, so the live info ends even if the row still has the address (which may be alive
+    # under another cluster). False: the live info ends only if the known row no longer has the address
     certain: bool
-    # whether it unregistered itself. With compat 4.8 its live info then ends under every name, unless its address is
-    # in the row of one of them
+    # whether the process unregistered itself. With compat 4.8 its live info then ends under every name, unless the row
+    # of one of these names has the address
     goodbye: bool
 
 
 class SetKv(msgspec.Struct, array_like=True, tag=11, gc=False):
-    """A KV namespace, and one key of it (None: no key); value None: the key is removed."""
+    """Makes a KV namespace, and sets one key of it (None: no key); value None: removes the key."""
 
     kv_namespace: str
     key: str | None
@@ -122,10 +122,10 @@ Operation = (
 
 
 def operations(change: Change) -> Sequence[Operation]:
-    """What an event does, in the order in which it has to be done.
+    """The operations of an event, in their order.
 
     Raises:
-        changes.UnknownChange: this release does not know what it does; no later event may be applied either.
+        changes.UnknownChange: this release does not know the event's effect, so no later event may be applied.
     """
     return MEANINGS[type(change)](change)
 
@@ -193,7 +193,7 @@ def _topic_registered(change: changes.TopicRegistered) -> list[Operation]:
 
 
 def _nothing(change: changes.BrokerRefused | changes.StreamAlarm | changes.AuthChanged) -> tuple[()]:
-    """No cell changes. A refused process no longer counts as alive; tables and history keep its live info."""
+    """No cell changes. After BrokerRefused, tables and history keep the live info of the process."""
     return ()
 
 

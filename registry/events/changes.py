@@ -1,30 +1,31 @@
 """The events of the change stream, one struct for each type: read by the view, ``watch``, the audit and the pipeline.
 
-What an event means, the cells of the tables that it sets and removes, is in :mod:`mqregistry.events.cells`. The
-reference for readers of the stream is docs/events.md; :mod:`mqregistry.events.journal` has all three streams.
+:mod:`mqregistry.events.cells` has the effect of each event on the tables. docs/events.md is the reference for readers
+of the stream; :mod:`mqregistry.events.journal` has all three streams.
 
-Each entry of ``P:changes`` holds one field, ``e``: a JSON object with at least ``seq`` (counts every change of
-a namespace, without a gap), ``ms`` (Redis time) and ``type``. Events hold new values, so applying one twice
-changes nothing. A change of many topics comes in ``parts`` entries with consecutive ``seq``; only the whole
-set counts (:class:`Parts`).
+Each entry of ``P:changes`` has one field, ``e``: a JSON object with at least ``seq`` (counts the events of a namespace,
+without a gap), ``ms`` (Redis time) and ``type``. Events have new values, so applying an event twice changes nothing. A
+change of many topics comes in several events (``parts``) with consecutive ``seq``, which readers apply together
+(:class:`Parts`).
 
 The schema of a namespace (its keys, their contents, these events) has a version, *major.minor*. Releases of one
-major work on a namespace side by side, in any order of upgrades and downgrades; another major is refused at its start.
+major work on a namespace side by side, in any order of upgrades and downgrades; a release of another major refuses to
+start.
 
-A minor only adds, and releases that do not know the additions may ignore them:
+A minor only adds parts that older releases may ignore:
 
-- members of events, and events of a new ``type`` with ``"ignorable":true``. An older release ignores both. An event
-  of an unknown type that is not ignorable is an error (:class:`UnknownChange`), never a wrong table.
+- members of events, and events of a new ``type`` with ``"ignorable":true``. An event of an unknown type that is not
+  ignorable is an error (:class:`UnknownChange`), so no release gets wrong tables.
 - fields of ``meta``, ``config``, ``broker:<brokerName>`` (no number) and ``live:<who>`` (not ``name:...``). Older
-  scripts leave such a field alone, delete it with the whole row, and do not update it. So the field holds the ``rev``
-  or ``n`` at which it was written, and counts only while the row has the same. Other keys can get no new fields.
+  scripts do not update such a field, and delete it with the whole row. So the field has the ``rev`` or ``n`` at which
+  it was written, and counts only while the row has the same number. Other keys can get no new fields.
 - members of values that are written as a whole (queue data, mappings, entries of the other streams). An older release
-  keeps what it does not change and drops the member with the value that it changes: absent must mean "not known".
-- new keys, with a TTL, or harmless when an older release removes their broker or topic and leaves them behind.
+  drops the member when it changes the value: so a missing member must mean "not known".
+- new keys, with a TTL, or harmless if an older release removes their broker or topic and leaves the keys.
 
 A minor that stores more of a registration includes its number in the digest. So each release decodes a registration
-again that another release stored. Everything else is a new major: it has a namespace of its own, brokers register at
-the front ends of both, and the older front ends are then stopped (docs/operating.md, "Upgrading").
+again that another release stored. Every other change is a new major: it has a namespace of its own, brokers register at
+the front ends of both, and then the older front ends are stopped (docs/operating.md, "Upgrading").
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Row(msgspec.Struct, frozen=True):
     acting: bool = False
 
     def broker_row(self, rev: int) -> BrokerRow:
-        """The row as the tables keep it, with its revision."""
+        """The row for the tables, with its revision."""
         return BrokerRow(self.cluster, self.addrs, self.zone, self.acting, rev)
 
 
@@ -76,32 +77,32 @@ class _Type:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What all events have in common."""
+    """The members of all events."""
 
     seq: int  # counts the events of the namespace
     ms: int  # Redis time
-    part: int = 1  # part, parts: which entry of a change in several entries
+    part: int = 1  # part, parts: of a change in several events, the number of this event, and of all
     parts: int = 1
     ignorable: bool = False  # a release that does not know the type ignores it
     # at, by, chain and after are in every entry of the stream; None: the event was made in this process
-    at: int | None = None  # the bytes of all events of the namespace up to this one, itself included
+    at: int | None = None  # the bytes of all events of the namespace up to and including this event
     by: By | None = None  # who caused it
-    # a hash of this event and of every one before it: two histories with the same chain are equal up to here
+    # a hash of this event and all earlier events: two histories with the same chain are equal up to this event
     chain: str | None = None
-    after: str | None = None  # the chain of the event before
-    # set if it restores a change that Redis had lost: how many losses, and which seq, the restoring worker knew
+    after: str | None = None  # the chain of the previous event
+    # set if it restores a change that Redis had lost: the number of losses, and the last seq, that the worker knew
     knew: tuple[int, int] | None = None
 
     type = _Type()
 
 
 class BrokerChange(Change, frozen=True):
-    """What happened to one broker process under one brokerName."""
+    """An event of one broker process under one brokerName."""
 
     broker_name: str = ""
     rev: int | None = None  # the row's new revision, None: it did not change
-    # the process, <cluster>|<brokerAddr>. None: the process stays alive and only lost an id; or the pipeline's snapshot
-    # describes only the brokerName
+    # the process, <cluster>|<brokerAddr>. None: the process stays alive and only lost an id; or the event is from the
+    # pipeline's snapshot and only about the brokerName
     who: str | None = None
     cluster: str | None = None
     addr: str | None = None
@@ -111,27 +112,26 @@ class BrokerChange(Change, frozen=True):
 class BrokerRegistered(BrokerChange, frozen=True, tag="broker_registered"):
     """A registration (103) that changed something."""
 
-    new: bool = False  # the process was not alive before
+    new: bool = False  # the broker process was not alive before
     row: Row | msgspec.UnsetType = msgspec.UNSET  # UNSET: it did not change
     live: Live | None = None
     topics: dict[str, QueueData] = {}  # new queue data of the brokerName
     dropped: list[str] = []  # topics that the brokerName lost
     filter_servers: list[str] | None = None  # None: they did not change
-    mappings: list[tuple[str, str, str]] = []  # topic, brokerName, JSON text of each static-topic mapping that is new
+    mappings: list[tuple[str, str, str]] = []  # topic, brokerName, JSON text of each new static-topic mapping
 
 
 class BrokerRefused(BrokerChange, frozen=True, tag="broker_refused"):
-    """A registration was refused: a process with a higher stateVersion holds its id. Changes no route, ignorable.
+    """A registration was refused: a process with a higher stateVersion has its id. Changes no route, ignorable.
 
-    The process ``who`` was alive, and does not count as alive until it registers again. The same holds after a
-    broker_unregistered if the process has another brokerName, too.
+    The process ``who`` was alive; it no longer counts as alive until it registers again.
     """
 
 
 class BrokerRemoved(BrokerChange, frozen=True):
-    """A process left a brokerName; the type says why."""
+    """A process left a brokerName; the type of the event says why."""
 
-    # UNSET: it did not change; None: the brokerName is gone with all its queue data
+    # UNSET: it did not change; None: the brokerName was removed with all its queue data
     row: Row | msgspec.UnsetType | None = msgspec.UNSET
     topics: dict[str, QueueData] = {}  # queue data that lost its write permission with the last master
 
@@ -141,7 +141,7 @@ class BrokerUnregistered(BrokerRemoved, frozen=True, tag="broker_unregistered"):
 
 
 class BrokerLost(BrokerRemoved, frozen=True):
-    """The process did not say goodbye; cause: how it is known to be gone, docs/events.md. "" = not known."""
+    """The process did not unregister; cause: what showed its end, see docs/events.md. "" = not known."""
 
     cause: str = ""
 
@@ -151,11 +151,11 @@ class BrokerClosed(BrokerLost, frozen=True, tag="broker_closed"):
 
 
 class BrokerExpired(BrokerLost, frozen=True, tag="broker_expired"):
-    """The process was not heard for its timeout."""
+    """The process sent no heartbeat for its timeout."""
 
 
 class BrokerReaped(BrokerLost, frozen=True, tag="broker_reaped"):
-    """The process has no connection any more, and was not heard since: one closed, the worker of another one ended."""
+    """The process closed a connection, the worker of its last connection ended, and it sent no heartbeat since."""
 
 
 class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):
@@ -167,16 +167,16 @@ class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):
 
 
 class TopicDeleted(Change, frozen=True, kw_only=True, tag="topic_deleted"):
-    """A topic was taken from these brokerNames (216)."""
+    """A topic was removed from these brokerNames (216)."""
 
     topic: str
     broker_names: list[str] = []
     rev: int | None = None
-    before: dict[str, QueueData] = {}  # the queue data that it had there (not those of more than 500 brokerNames)
+    before: dict[str, QueueData] = {}  # its queue data until now, by brokerName; {} for more than 500 brokerNames
 
 
 class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered"):
-    """A topic was given queue data by an operator (217); queue_datas: by brokerName."""
+    """An operator set queue data of a topic (217); queue_datas: by brokerName."""
 
     topic: str
     queue_datas: dict[str, QueueData] = {}
@@ -192,31 +192,31 @@ class KvPut(Change, frozen=True, kw_only=True, tag="kv_put"):
 
 
 class KvDeleted(Change, frozen=True, kw_only=True, tag="kv_deleted"):
-    """A key is gone from its kv namespace, which stays (102)."""
+    """A key was deleted; its kv namespace stays (102)."""
 
     kv_namespace: str
     key: str | None = None
 
 
 class ConfigSet(Change, frozen=True, tag="config_set"):
-    """Shared configuration of all front ends was changed (318); config: the new values."""
+    """The shared configuration of all front ends was changed (318); config: the new values."""
 
     config: dict[str, str] = {}
     config_rev: int | None = None
 
 
 class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
-    """A reader of a stream is in danger of losing entries, or lost some. Changes no table, ignorable."""
+    """A reader of a stream will soon lose entries, or lost some. Changes no table, ignorable."""
 
-    alarm: str | None = None  # a kind that lua/trim_streams explains
+    alarm: str | None = None  # its kind, see lua/trim_streams
     reader: str | None = None
-    stream: str | None = None  # None: the reader as a whole is silent
+    stream: str | None = None  # None: the alarm is about all streams (silent)
 
 
 class AuthChanged(Change, frozen=True, tag="auth_changed"):
     """Users, rules or the mode of authentication were changed. Changes no table, ignorable."""
 
-    revision: int = 0  # of the policy; what it says now is only in Redis, for processes that may read it
+    revision: int = 0  # of the policy, which only Redis has, for processes that may read it
 
 
 class LaterChange(Change, frozen=True):
@@ -235,7 +235,7 @@ TYPES: Final = frozenset(event.type for event in EVENTS)
 
 
 class UnknownChange(RegistryError):
-    """An event that changed the tables in a way that this release does not know: they have to be read again."""
+    """An event with an effect that this release does not know."""
 
     def __init__(self, change: Change) -> None:
         super().__init__(
@@ -249,7 +249,7 @@ _later_decoder = msgspec.json.Decoder(LaterChange)
 
 
 def decode_change(entry: bytes) -> Change:
-    """One entry's ``e`` field as the struct of its type; a LaterChange if this release does not know the type.
+    """Decode an entry's ``e`` field into the struct of its type, or LaterChange if this release does not know the type.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError: not an event of this schema (also msgspec.ValidationError).
@@ -263,7 +263,7 @@ def decode_change(entry: bytes) -> Change:
         return later
 
 
-# Quotes within a string have a backslash before them, so neither of these texts is in a string.
+# JSON escapes quotes within a string, so no string contains these texts.
 _TOPICS: Final = b',"topics":'
 _BEHIND_TOPICS: Final = b',"at":'
 _LARGE_BYTES: Final = 4096
@@ -271,13 +271,13 @@ _topics_decoder: Final = msgspec.json.Decoder(dict[str, QueueData])
 
 
 class ChangeDecoder:
-    """Decodes entries of the change stream; topics that an earlier entry had, too, are decoded only once.
+    """Decodes entries of the change stream, and equal topics of several entries only once.
 
-    When a whole fleet registers, the brokers of a cluster bring mostly the same topics. Events share the dict of these
-    topics, so nobody may change it.
+    When a whole fleet registers, the brokers of a cluster mostly send the same topics. The events share one dict of
+    these topics, so nobody may change it.
 
     Args:
-        most_bytes: of the texts of topics that are kept; decoded they take about five times as much.
+        most_bytes: of the texts of topics that are kept; the decoded topics take about five times as much.
     """
 
     def __init__(self, most_bytes: int = 3 << 20) -> None:
@@ -286,7 +286,7 @@ class ChangeDecoder:
         self._known: dict[bytes, dict[str, QueueData]] = {}
 
     def decode(self, entry: bytes) -> Change:
-        """Do what :func:`decode_change` does, with the same errors."""
+        """As :func:`decode_change`."""
         begin, end = entry.find(_TOPICS), entry.rfind(_BEHIND_TOPICS)
         if begin < 0 or end - begin < _LARGE_BYTES:
             return decode_change(entry)
@@ -297,7 +297,7 @@ class ChangeDecoder:
             if topics is None:
                 topics = _topics_decoder.decode(text)
                 self._bytes += len(text)
-            self._known[text] = topics  # the one used longest ago comes first
+            self._known[text] = topics  # at the end: the least recently used comes first
             while self._bytes > self._most_bytes:
                 oldest = next(iter(self._known))
                 self._bytes -= len(oldest)
@@ -315,18 +315,18 @@ class ChangeDecoder:
 
 
 def may_pass_over(change: Change) -> bool:
-    """Whether this release may continue after an event that it does not apply."""
+    """Whether a reader may continue after an event that it does not apply."""
     return change.ignorable or not isinstance(change, LaterChange)
 
 
 class Parts:
-    """Collects the parts of one change until it is whole."""
+    """Collects the parts (events) of one change until it is complete."""
 
     def __init__(self) -> None:
         self._waiting: list[Change] = []
 
     def add(self, change: Change) -> Iterator[Change]:
-        """Give one event; yields the events that may be applied now: all parts of a change, or none."""
+        """Add one event; yields the events that may be applied now: all parts of a change, or none."""
         if change.parts == 1:
             self._waiting.clear()
             yield change
@@ -334,7 +334,7 @@ class Parts:
         if change.part == 1:
             self._waiting.clear()
         if change.part != len(self._waiting) + 1:
-            return  # the reader began in the middle of this set
+            return  # the reader began in the middle of this change
         self._waiting.append(change)
         if change.part == change.parts:
             whole, self._waiting = self._waiting, []

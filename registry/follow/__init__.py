@@ -1,1 +1,1 @@
-"""Follows the change stream of a namespace: from a position on; a gap is reported."""
+"""Follows the change stream of a namespace from a position on, and reports gaps."""

@@ -1,6 +1,6 @@
-"""The one rule for all followers of a change stream: which event continues the stream, and which shows a gap.
+"""Reads a change stream in order, and finds gaps: changes that are missing, trimmed or lost.
 
-:class:`Loaded` reads tables, and applies the changes that follow.
+:class:`Loaded` reads the tables, and applies the changes after them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class StreamGap(RegistryError):
 
 
 class Follow:
-    """Reads the changes of a namespace in their order, from a place on.
+    """Reads the changes of a namespace in their order, from a position on.
 
-    A change continues the stream if it has the next number, and names the last change's chain. Anything else is a gap,
-    which is raised once. A program that keeps tables must then read them again. A program that only shows changes may
-    read on, and gets the changes after the gap.
+    The next change has the next seq, and the last change's chain in its member after. Anything else is a gap, which is
+    raised once. Then a program that keeps tables must read them again. A program that only shows changes may read on,
+    and gets the changes after the gap.
 
     Attributes:
-        epoch, seq, chain: of the last change that was read. seq None: any change may be the next one; chain "": it may
-            have any chain.
+        epoch, seq, chain: of the last change that was read. seq None: any change may come next; chain "": the next
+            change may have any chain.
 
     Args:
         store: its timeout must exceed the ``block_ms`` of each read.
@@ -51,7 +51,7 @@ class Follow:
 
     @classmethod
     def behind(cls, store: Store, head: NamespaceHead) -> Follow:
-        """Everything that is newer than this state of the namespace."""
+        """Read the changes after this state of the namespace."""
         return cls(store, head.epoch, head.seq, head.chain, head.last_id)
 
     @property
@@ -63,7 +63,7 @@ class Follow:
         """Return the next changes; [] if none comes for ``block_ms`` (0: do not wait).
 
         Raises:
-            StreamGap: changes are missing before the next one, or it is of another history.
+            StreamGap: changes are missing before the next change, or it is of another history.
             StoreUnavailable, StoreError: as :meth:`ChangeReader.read` and :meth:`check`.
         """
         changes = self._ahead or await self._reader.read(block_ms=block_ms, count=count)
@@ -74,28 +74,28 @@ class Follow:
                 self._ahead = changes[place:]
                 if place:
                     return changes[:place]
-                await self.check()  # if this history has ended, check raises a gap that says more
+                await self.check()  # may raise a gap with a better message
                 self._go_on_at(self.epoch, change.seq - 1, change.after or "")
                 raise gap
             self.seq, self.chain = change.seq, change.chain or ""
         return changes
 
     async def read_or_check(self, *, block_ms: int, count: int = 500) -> list[Change]:
-        """Return what :meth:`read` returns; if that is nothing, :meth:`check` first."""
+        """As :meth:`read`; without changes it also calls :meth:`check`."""
         changes = await self.read(block_ms=block_ms, count=count)
         if not changes:
             await self.check()
         return changes
 
     def whole(self, change: Change) -> Iterator[Change]:
-        """Give each change that was read; yields what may be applied now: all parts of a change, or none."""
+        """Call this with each change; it yields the events that may be applied now: all parts of a change, or none."""
         return self._parts.add(change)
 
     async def check(self) -> None:
-        """Ask Redis whether it still has the history that is followed: a read of a stream that vanished only waits.
+        """Check that Redis still has this history: a read of a deleted stream would only wait.
 
         Raises:
-            StreamGap: the epoch has changed, changes were lost, or the stream was trimmed up to its end.
+            StreamGap: the epoch has changed, Redis lost changes, or the stream was trimmed up to its end.
             NoNamespace: the namespace is gone. StoreUnavailable: no answer.
         """
         if not await self._store.exists():  # read_head would make it
@@ -122,7 +122,7 @@ class Follow:
             raise gap
 
     async def _look_ahead(self) -> bool:
-        """Whether the stream has a change after those that were read."""
+        """Whether the stream has a change after the last one."""
         self._ahead = self._ahead or await self._reader.read(block_ms=0)
         return bool(self._ahead)
 
@@ -144,10 +144,10 @@ class Follow:
 
 
 class Loaded:
-    """Tables as they were read, kept up to date by :meth:`catch_up` until somebody takes them over."""
+    """Tables that were read from Redis; :meth:`catch_up` brings them up to date."""
 
     def __init__(self, follow: Follow, lives: LiveTable) -> None:
-        self.follow = follow  # reads the changes after these tables
+        self.follow = follow  # reads the next changes
         self.tables, self.lives = lives.tables, lives
         self.chains: list[tuple[int, str | None]] = []  # (seq, chain) of the last changes
         self.new: list[Change] = []  # the changes that catch_up has applied
@@ -171,7 +171,7 @@ class Loaded:
 
     @property
     def epoch(self) -> str:
-        """The history of the namespace that these tables belong to."""
+        """The epoch of the namespace when these tables were read."""
         return self.follow.epoch
 
     @property
