@@ -11,7 +11,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 MOST: Final = 1000
 MOST_OF_ADDRESS: Final = 64
-# Within this time a request's header must be complete after its first byte, and a form after the header.
+# The header of a request must be complete this long after its first byte, and a form this long after the header.
 WITHIN_S: Final = 10.0
 
 _Protocol: Any = AutoHTTPProtocol

@@ -7,7 +7,7 @@ does not see whether it exists: its addresses answer like those of a namespace t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
@@ -80,9 +80,9 @@ class Namespaces(PageWriter):
         """The addresses of this page, and those of all namespaces."""
         return [
             Route("/", self.first_page, methods=["GET"]),
-            Route(_FIRST_TWIN, self.first_twin, methods=["GET"]),
+            Route(_FIRST_TWIN, _twin_of(self.first_page), methods=["GET"]),
             Route(_SEARCH, self.search, methods=["GET"]),
-            Route(twin_path(_SEARCH), self.search_twin, methods=["GET"]),
+            Route(twin_path(_SEARCH), _twin_of(self.search), methods=["GET"]),
             Route("/openapi.json", self.describe, methods=["GET"]),
             Route("/events", self.events, methods=["GET"]),
             Mount("/ns", self),
@@ -126,11 +126,6 @@ class Namespaces(PageWriter):
             return page_twin(_HEAD, TWIN, {"namespaces": lines})
         return self._page(request, "namespaces.html", seen[0][1], lines=lines)
 
-    async def first_twin(self, request: Request) -> Response:
-        """The first page as JSON, for programs."""
-        request.state.is_twin = True
-        return await self.first_page(request)
-
     async def search(self, request: Request) -> Response:
         """The search in all namespaces that this viewer may list."""
         speak(request, self.namespace, english=wants_json(request))
@@ -150,11 +145,6 @@ class Namespaces(PageWriter):
         if wants_json(request):
             return page_twin(_HEAD, SEARCH_TWIN, values)
         return self._page(request, "search.html", seen[0][1], several=True, **values)
-
-    async def search_twin(self, request: Request) -> Response:
-        """What is found, as JSON, for programs."""
-        request.state.is_twin = True
-        return await self.search(request)
 
     def _page(self, request: Request, template: str, viewer: Viewer, **values: Any) -> Response:
         of = {"viewer": viewer, "path": request.scope["path"], "text": "", **of_page(request)}
@@ -198,12 +188,22 @@ class Namespaces(PageWriter):
         )
 
     async def elsewhere(self, request: Request, _: Exception) -> Response:
-        """Redirect an address without a namespace to the first one: it is of a time when the console had no other."""
+        """Redirect an address without a namespace to the first one: it is older than the other namespaces."""
         speak(request, self.namespace)
         if self._first.who(request) is None:
             return login.ask(self, request)
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(self._first.url(request.scope["path"]) + query, 307)
+
+
+def _twin_of(page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The handler that answers with a page as JSON, for programs."""
+
+    async def answer(request: Request) -> Response:
+        request.state.is_twin = True
+        return await page(request)
+
+    return answer
 
 
 def _listed(seen: Sequence[tuple[Console, Viewer]]) -> list[tuple[Console, Viewer]]:

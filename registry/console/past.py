@@ -51,7 +51,7 @@ class NotYet(NotKnown):
 
 
 class KnownPast(NamedTuple):
-    """Since when the past is known. whole: since the namespace's first change. places: of the later checkpoints."""
+    """Since when the past is known. whole: since the namespace's first change. places: of checkpoints since then."""
 
     since_ms: int
     whole: bool
@@ -59,7 +59,7 @@ class KnownPast(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """Tables from which a replay goes forward. place: theirs in the stream. since_ms: all is known from then on."""
+    """Tables from which a replay goes forward. place: of their last change. since_ms: all is known from then on."""
 
     tables: Tables
     place: StreamPlace

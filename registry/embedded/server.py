@@ -28,7 +28,7 @@ from .persistence import Persistence
 logger = logging.getLogger(__name__)
 
 _EARLIER_S: Final = 30.0  # how long an earlier server may take to end
-_SILENCE_S: Final = 300.0  # without an answer until the start fails; a server answers even while it loads its file
+_SILENCE_S: Final = 300.0  # the start fails after this time without an answer; a server that loads its file answers
 _STOP_TIMEOUT_S: Final = 4.0
 _LOOK_EVERY_S: Final = 0.002
 _TOLD_EVERY_S: Final = 5.0
@@ -40,7 +40,7 @@ _DUMP: Final = "dump.rdb"
 SETTINGS = (
     "--port", "0", "--unixsocketperm", "600", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
-    # not Redis but cut_torn_end cuts off incomplete commands: it keeps a copy, and logs what it cut off
+    # cut_torn_end cuts off incomplete commands, not Redis: it keeps a copy, and logs what it cut off
     "--aof-load-truncated", "no",
     # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as ten such
     # registrations. With 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.

@@ -1,1 +1,1 @@
-"""Passes connections through to a Java NameServer, repeats its clients' reads at ours, and compares both answers."""
+"""Passes connections through to a Java NameServer, repeats the clients' reads at ours, and compares both answers."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ...auth.policy import Policy
 from ...auth.users import MOST_SECRETS, Secret, User
 
-# Not the texts are compared but their digests under this key, so that the time does not show the length of a secret.
+# Digests under this key are compared, not the texts: so the time does not show the length of a secret.
 _KEY: Final = secrets.token_bytes(32)
 _NOBODYS: Final = Secret("", secrets.token_urlsafe(32))
 

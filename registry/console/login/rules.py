@@ -32,7 +32,7 @@ class Rules:
         self._complaint = ""
 
     async def start(self) -> None:
-        """Read the rules for the first time. StartError: the Redis login or this release cannot."""
+        """Read the rules for the first time. StartError: they cannot be read."""
         try:
             self.policy = await self._policies.read()
         except StoreUnavailable:

@@ -12,7 +12,7 @@ from ...networks import Address
 
 MOST_TRIES: Final = 10
 WITHIN_S: Final = 600.0
-# How long a try waits after too many wrong tries as its user, unless the user logged in from its address before.
+# After too many wrong tries as a user, further tries wait this long, except from addresses where the user logged in.
 SLOW_S: Final = 3.0
 _MOST: Final = 10_000  # addresses, users, and both together
 _IPV6_HOST_BITS: Final = 64  # one customer has all of these addresses

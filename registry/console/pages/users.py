@@ -43,7 +43,7 @@ class RefusedRow(NamedTuple):
     """Requests of one kind that the rules refused, or would refuse."""
 
     user: str
-    right: str | None  # None: the user was not proved
+    right: str | None  # None: the user was not authenticated
     resources: list[str]
     reason: str
     source: str

@@ -13,7 +13,7 @@ from ...operators.words import some_of
 from ..links import Named, brokers_named
 from .lanes import REPLACED, Gone
 
-# Brokers that leave for one cause, each within a minute of the one before, left together.
+# Brokers left together if they left for one cause, each at most this long after the one before.
 _TOGETHER_MS: Final = 60_000
 _PLACES: Final = 3
 
