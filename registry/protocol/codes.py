@@ -116,18 +116,6 @@ SERVER_VERSION: Final = VERSION_V5_5_0
 
 # The position of a name is its number in a binary header (LanguageCode).
 LANGUAGES: Final = (
-    "JAVA",
-    "CPP",
-    "DOTNET",
-    "PYTHON",
-    "DELPHI",
-    "ERLANG",
-    "RUBY",
-    "OTHER",
-    "HTTP",
-    "GO",
-    "PHP",
-    "OMS",
-    "RUST",
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
     "NODE_JS",
-)
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """Decodes and encodes one remoting command: a header in one of two encodings, and a body.
 
-A JSON header is one object; a binary (ROCKETMQ) header is: code i16, language i8, version i16, opaque i32,
-flag i32, remark (i32 length, UTF-8), extFields (i32 length; per entry: i16 length, key, i32 length, value).
+A JSON header is one object. A binary (ROCKETMQ) header has: code i16, language i8, version i16, opaque i32, flag i32,
+remark (i32 length, UTF-8), extFields (i32 length; for each entry: i16 length, key, i32 length, value).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _INT16: Final = struct.Struct(">h")
 _HEADER_MASK: Final = 0xFFFFFF
 
 MAX_HEADER_BYTES: Final = 256 * 1024
-"""The longest header that is decoded: a frame full of fields would hold up the event loop for a second. The longest
-real headers hold a KV value."""
+"""The longest header that is decoded; a frame full of fields would take the event loop a second. The longest real
+headers have a KV value."""
 MAX_BINARY_FIELDS: Final = 4096
 _MAX_LENIENT_BYTES: Final = 16 * 1024
 _JSON: Final = Encoding.JSON
@@ -42,7 +42,7 @@ _RENAME: Final = {
 }  # fmt: skip
 
 
-# Unknown names are forbidden, so that a header with another spelling of these names ("CODE") is read again, leniently.
+# Unknown names are forbidden, so that a header with another spelling of a name ("CODE") is read again, leniently.
 class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME, forbid_unknown_fields=True):
     """A request or a reply, as a frame holds it."""
 
@@ -51,13 +51,13 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME, forbid_unk
     ext_fields: dict[str, str] | None = None  # None and {} differ in JSON and are the same in binary
     flag: Int32 = 0  # FLAG_RESPONSE and FLAG_ONEWAY, or-ed
     language: str = "JAVA"  # a name of LANGUAGES; unknown names stay as they are, unknown numbers become digits
-    # may be negative; None: a JSON header has none, and Java then answers with the next number of its own counter
+    # may be negative; None: absent in a JSON header; Java then answers with the next number of its own counter
     opaque: Int32 | None = None
     remark: str | None = None
     version: Int32 = 0  # MQVersion number of the sender
     serialize_type: str | None = None  # the encoding's name in a JSON header; decode_command sets None
     body: bytes = b""  # b"" when there is none
-    encoding: Encoding = _JSON  # how the header was received, or is to be sent
+    encoding: Encoding = _JSON  # of the header
 
     @property
     def is_response(self) -> bool:
@@ -86,12 +86,12 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
     """Decode one frame into a command.
 
     Args:
-        frame: as FrameReader returns it: from the mark word on.
+        frame: from the mark word on, as FrameReader returns it.
         keep_empty_fields: a value of length 0 in a binary header is an empty text (4.8); if false, it counts as absent.
 
     Raises:
-        RemoteProtocolError: the header is empty, too long, truncated, or no JSON object even when it is read leniently;
-            its serializer byte is unknown; a number is no int32. ``closes`` is true.
+        RemoteProtocolError: the header is empty, too long, truncated, or no JSON object even for fastjson 1; its
+            serializer byte is unknown; a number is no int32. ``closes`` is true.
     Source: RemotingCommand.decode; what Java accepts was measured on running servers.
     """
     try:
@@ -133,7 +133,7 @@ _Value = TypeVar("_Value")
 
 
 def _named(fields: dict[str, _Value]) -> dict[str, _Value]:
-    """The known members by their usual names; if a name comes in several spellings, the first counts."""
+    """The known members by their usual names; of several spellings of a name, the first counts."""
     named: dict[str, _Value] = {}
     for key, value in fields.items():
         name = _MEMBERS.get(key.lower().replace("_", "").replace("-", ""))
@@ -266,7 +266,7 @@ def encode_command(command: Command) -> bytes:
     An opaque of None is written as 0; entries of ``ext_fields`` keep their order.
 
     Raises:
-        LocalProtocolError: a number does not fit (binary: code and version are int16), or the header is
+        LocalProtocolError: a number is too large for a binary header (code and version are int16), or the header is
             longer than 16,777,215 bytes.
     """
     encode = _encode_json_header if command.encoding == _JSON else _encode_binary_header
@@ -325,11 +325,7 @@ def _language_code(language: str) -> int:
 
 
 class ReplyTemplate:
-    """Encodes replies that differ only in opaque and body: the rest of the header is encoded once.
-
-    Args:
-        code, remark, ext_fields, encoding: the same in every reply; see Command.
-        version: MQVersion number in the reply's header.
+    """Encodes replies that differ only in opaque and body: the rest of the header (see Command) is encoded once.
 
     A header is ``prefix``, the opaque, ``suffix``; ``fixed_bytes`` is its size without the opaque.
     """

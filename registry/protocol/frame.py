@@ -18,7 +18,7 @@ LENGTH_BYTES: Final = 4
 _MARK_BYTES: Final = 4
 _MAX_LENGTH: Final = MAX_FRAME_BYTES - LENGTH_BYTES
 _LENGTH_WORD: Final = struct.Struct(">i")
-# Shorter pieces of a frame are joined as they arrive: a list of single bytes takes forty times the bytes' memory.
+# Shorter pieces of a frame are joined when they arrive: a list of single bytes takes forty times their memory.
 _SMALL_BYTES: Final = 4096
 
 
@@ -32,7 +32,7 @@ class FrameReader:
     """Collects the bytes that a connection receives, and returns whole frames.
 
     An invalid frame length ends the stream: ``feed`` returns the frames before it and sets ``error``, and each later
-    ``feed`` raises that error. So a caller answers the returned frames, then checks ``error`` and closes.
+    ``feed`` raises this error. A caller answers the returned frames, then checks ``error``, and closes the connection.
 
     Cost: every byte of a frame is copied once; twice if it arrived in pieces below 4 KiB.
     """
@@ -43,10 +43,9 @@ class FrameReader:
         self.error: RemoteProtocolError | None = None
         """Why the stream ended, or None; its ``closes`` is true."""
         self.too_long: tuple[int, bytes] | None = None
-        """If a frame was too long and ended the stream: its length, and the bytes of it that had come."""
-        # The following are read-only for callers.
+        """The length of a frame that was too long and ended the stream, and its bytes that had come."""
         self.pending: list[bytes | bytearray] = []
-        """The pieces of the unfinished frame, length word first; empty when there is none."""
+        """The pieces of the unfinished frame, length word first; empty when there is none. Callers only read it."""
         self.pending_bytes = 0
         """The number of bytes in ``pending``."""
         self.announced_bytes = 0

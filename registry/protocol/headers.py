@@ -1,9 +1,9 @@
 """Reads and writes the header fields (extFields) of every request and reply as typed values.
 
-Java does not check that fields are there, or that numbers are valid: a missing or unparsable field is null, and the
-request is processed anyway. So every field here may be None, and each handler refuses what it cannot use.
-Handlers that write read by :meth:`Header.checked`, which refuses names that are too long or have control characters
-(docs/differences.md D9). Fields keep RocketMQ's names, in snake_case.
+In Java a missing field, or a number that cannot be parsed, is null, and the request is processed anyway. So every field
+here may be None, and each handler refuses what it cannot use. Handlers of writes use :meth:`Header.checked`, which
+refuses names that are too long or have control characters (docs/differences.md D9). Fields have RocketMQ's names, in
+snake_case.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def from_ext_fields(cls, ext_fields: dict[str, str] | None) -> Self:
-        """Read the known fields; never raises. Unknown entries are ignored, unparsable values are None."""
+        """Read the known fields; never raises. Unknown fields are ignored; values that cannot be parsed are None."""
         if not ext_fields:
             return cls()
         return cls(**{name: parse(ext_fields[key]) for name, key, parse in _fields(cls) if key in ext_fields})
 
     @classmethod
     def checked(cls, ext_fields: dict[str, str] | None) -> Self:
-        """Read the known fields, and refuse a name with a fault: for requests that write, or read by a name in Redis.
+        """Read the known fields, and refuse names with a fault: for requests that change something, or ask Redis.
 
         Raises:
             RemoteProtocolError: a name has a fault; the message names the field. ``closes`` is false.
@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
         return header
 
     def fault(self) -> str | None:
-        """The first field whose name has a fault, and the fault; None if there is none. A missing name has no fault."""
+        """The first field with a fault in its name, and the fault; None: no fault. A missing name has no fault."""
         for name, key, parse in _fields(type(self)):
             value = getattr(self, name) if parse is str and key not in _NOT_NAMES else None
             fault = (fault_of_address if key == "brokerAddr" else fault_of_name)(value) if value else None
@@ -124,7 +124,7 @@ class RegisterBroker(Header, frozen=True):
     cluster_name: str | None = None
     ha_server_addr: str | None = None
     broker_id: int | None = None
-    # the broker expires when no heartbeat comes for this long; only 5.x brokers with acting masters send it
+    # the broker expires when no heartbeat comes for this time; only 5.x brokers with acting masters send it
     heartbeat_timeout_millis: int | None = None
     enable_acting_master: bool | None = None  # None before 5.x
     compressed: bool = False  # whether the body is a zlib stream; 5.x brokers send false even when it is

@@ -1,8 +1,8 @@
 """Parses texts that fastjson 1 accepts although they are not valid JSON.
 
-Java peers write map keys that are numbers without quotes (``{0:"10.0.0.1:10911"}``), and NameServers up to
-5.3.3 also accept unquoted names, single quotes and repeated commas. msgspec reads only standard JSON and is always
-tried first; this module parses texts that msgspec refused.
+Java peers write number keys of maps without quotes (``{0:"10.0.0.1:10911"}``), and NameServers up to 5.3.3 also accept
+unquoted names, single quotes and repeated commas. msgspec, which reads only standard JSON, is always tried first; this
+module parses texts that msgspec refused.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..errors import RemoteProtocolError
 from .slices import Slices, finish
 
 MAX_LENIENT_BYTES: Final = 64 * 1024
-"""The longest text that the parser in Python reads, which takes some 40 ms."""
+"""The longest text that the parser in Python reads; it takes some 40 ms."""
 
 MAX_BYTES: Final = 256 * 1024
-"""The longest text that ``loads`` reads: a megabyte of brackets would take 60 MB of memory. Peers write longer texts
-only as standard JSON of the expected type."""
+"""The longest text that ``loads`` reads; a megabyte of brackets would take 60 MB of memory. Longer texts of real peers
+are standard JSON of the expected type, which callers decode without ``loads``."""
 
 MAX_QUOTED_BYTES: Final = 1024 * 1024
 """The longest text in which integer keys are quoted: a broker with thousands of static topics writes less."""
@@ -32,8 +32,8 @@ MAX_DEPTH: Final = 64
 # a deeply nested value.
 REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
-# Matches up to and including the colon of the next integer key without quotes. Whole strings are skipped, and every
-# repeat is possessive, so the time is linear.
+# Matches up to and including the colon of the next integer key without quotes. It skips whole strings. Every repeat is
+# possessive, so the time is linear.
 _BARE_KEY: Final = re.compile(
     rb"""((?: [^"{,]++ | "[^"\\]*+(?:\\.[^"\\]*+)*+" | [{,](?!\s*+-?[0-9]++\s*+:) )*+ [{,]\s*+)"""
     rb"""(-?[0-9]++) \s*+:""",
@@ -59,21 +59,21 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "
 _LITERALS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-# No number of this protocol has more digits, and int() is slow for long texts.
+# Numbers of this protocol have fewer characters, and int() is slow for long texts.
 _MAX_NUMBER_CHARS: Final = 400
 
 
 def quoting_integer_keys(data: bytes) -> Slices[bytes]:
     """Quote the integer keys that have no quotes, so that a standard parser can read the text.
 
-    A text that is no JSON for other reasons stays so; a text beyond MAX_QUOTED_BYTES is returned as it is. Cost:
-    linear, about 9 ms for a register body of a megabyte, 120 ms for a megabyte of nothing but keys.
+    A text beyond MAX_QUOTED_BYTES is returned as it is. Cost: linear, about 9 ms for a register body of a megabyte,
+    120 ms for a megabyte of nothing but keys.
     """
     if len(data) > MAX_QUOTED_BYTES:
         return data
     parts: list[bytes] = []
     at = 0
-    # match() at the end of the last key; sub() would try at every byte after the last key.
+    # sub() instead of match() would try again at every byte after the last key.
     while found := _BARE_KEY.match(data, at):
         if len(parts) == 2 * _MAX_BARE_KEYS:
             return data
@@ -94,8 +94,8 @@ def loads(data: bytes) -> Any:
         dict (keys always str; integer keys in their written form), list, str, int, float, bool or None.
 
     Raises:
-        RemoteProtocolError: neither JSON nor what fastjson 1 accepts, nested deeper than MAX_DEPTH, or too long;
-            ``closes`` is false.
+        RemoteProtocolError: a text that fastjson 1 would refuse, nested deeper than MAX_DEPTH, or too long; ``closes``
+            is false.
     """
     if len(data) <= MAX_BYTES:
         for text in (data, finish(quoting_integer_keys(data))):
@@ -109,7 +109,7 @@ def loads(data: bytes) -> Any:
 
 
 class _Parser:
-    """Parses in one pass over the tokens; open containers are kept in a list, not on the call stack."""
+    """Parses in one pass over the tokens; a list has the open containers, so deep nesting needs no call stack."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -27,17 +27,17 @@ LARGE_BYTES: Final = 64 * 1024
 """A body from this size on is decoded in chunks."""
 
 MAX_UNCUT_BYTES: Final = 4 * 1024 * 1024
-"""The longest JSON body that is decoded in one piece; only a body in the form that Java writes can be cut."""
+"""The longest JSON body that is decoded in one piece; a longer body must be as Java writes it, and is cut."""
 
 MAX_FILTER_SERVERS: Final = 1000
-"""The most filter servers of one broker; a real broker has a few. Each route of its topics shows all of them."""
+"""The most filter servers of one broker; a real broker has a few. They are in each route of the broker's topics."""
 
-# The second data version in the body of a 5.x broker. Nobody reads it; it has the present time, so that no two bodies
-# are equal. Inside a string quotes have a backslash before them, so no string contains this text.
+# The second data version in the body of a 5.x broker. No server reads it, but its time makes every body different.
+# Inside a string, quotes have a backslash before them, so no string contains this text.
 _DATED: Final = re.compile(rb'"mappingDataVersion":\{"counter":[0-9]+,"stateVersion":[0-9]+,"timestamp":[0-9]+\},')
 _DATED_WITHIN_BYTES: Final = 4096
-# Fields of RocketMQ's ACL (AclClientRPCHook) that change: the signature covers the body, and a token is renewed. (The
-# third field, AccessKey, stays the same.)
+# The fields of RocketMQ's ACL (AclClientRPCHook) that differ between equal registrations: the signature covers the
+# changing time in the body, and a token is renewed.
 _SIGNATURE: Final = frozenset({"Signature", "SecurityToken"})
 
 
@@ -73,8 +73,8 @@ def sender_of(header: RegisterBroker) -> Registration:
 def digest_of(command: Command) -> str:
     """The digest of a registration: of every header field, the sender's version and the raw body.
 
-    It leaves out parts that differ even between registrations with the same content: the signature; and, if the body
-    contains the time at which it was made, this time and the header field bodyCrc32.
+    It leaves out what differs between registrations with the same content: the signature, and if the body has the time
+    at which it was made, this time and the header field bodyCrc32.
     """
     fields = command.ext_fields or {}
     found, body = dated(command), memoryview(command.body)
@@ -89,7 +89,7 @@ def digest_of(command: Command) -> str:
 
 
 def dated(command: Command) -> re.Match[bytes] | None:
-    """Find the time at which the body was made; None: the body does not contain it."""
+    """Find the time at which the body was made; None: the body does not have it."""
     return _DATED.search(command.body, 0, _DATED_WITHIN_BYTES)
 
 
@@ -121,7 +121,7 @@ def decoding(
     """Decode the whole registration.
 
     Args:
-        sender: as :func:`sender_of` gives it. chunked: the body as :func:`cut` gives it.
+        sender: the result of :func:`sender_of`. chunked: the result of :func:`cut`.
         known: digest -> chunk that was decoded before.
         mappings: whether compressed bodies end with static topics (5.x).
 
@@ -183,5 +183,5 @@ def with_body(sender: Registration, body: RegisterBody) -> Slices[Registration]:
 
 
 def _now_ms() -> int:
-    """The timestamp of a body that names no data version: the server's clock, as in Java."""
+    """The timestamp of a body without a data version: the server's clock, as in Java."""
     return int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""Does long work in slices of a few milliseconds, so that an event loop can serve others between two slices."""
+"""Does long work in slices of a few milliseconds, so that an event loop can serve other requests between two slices."""
 
 from __future__ import annotations
 

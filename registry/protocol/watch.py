@@ -1,11 +1,11 @@
-"""Encodes and decodes ROUTE_WATCH, a request of our own whose answer is held until a route changes.
+"""Encodes and decodes ROUTE_WATCH, a request of our own: the server answers it when a route has changed.
 
-Only our front ends know it. A stock NameServer answers an unknown code with code 3 (5.x) or not at all (4.x); it
-neither logs the request nor closes the connection, so a client can try once on each connection. The field
+Only our front ends know this request. A Java NameServer answers an unknown code with code 3 (5.x) or not at all (4.x).
+It neither logs the request nor closes the connection, so a client can try once on each connection. The field
 ``routeWatch``, which no other answer has, shows that the server understood the request.
 
-request: extFields ``holdMillis`` (the server answers after that time at the latest), and ``epoch`` and ``seq`` of the
-    last answer (absent: the server answers at once, with its own); body: a JSON array of topics.
+request: extFields ``holdMillis`` (the longest time until the answer), and ``epoch`` and ``seq`` of the last answer (if
+    absent, the server answers at once); body: a JSON array of topics.
 answer: extFields ``routeWatch`` = 1, ``epoch`` and ``seq``; body: a JSON array of the topics whose routes may have
     changed after the ``seq`` of the request, or ``null`` when all may have.
 """
@@ -42,8 +42,7 @@ class WatchRequest(NamedTuple):
 
     topics: frozenset[str]
     hold_ms: int
-    # the tables' version in the last answer; None: the server answers at once with its version
-    since: TablesVersion | None
+    since: TablesVersion | None  # the position of the last answer; None: the server answers at once
 
     @classmethod
     def decode(cls, ext_fields: dict[str, str] | None, body: bytes) -> Self:

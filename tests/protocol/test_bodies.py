@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.model import BrokerRow, DataVersion, QueueData, TopicQueueMapping, TopicRoute
 from mqregistry.protocol.bodies.route import (
-    BrokerMemberGroup,
     decode_cluster_info,
     decode_route,
     encode_broker_member_group,
@@ -202,12 +201,12 @@ def test_topic_lists_as_json(topics: list[str], broker_addr: str | None) -> None
     assert json.loads(body) == expected
 
 
-@given(st.builds(BrokerMemberGroup, st.none() | NAMES, st.none() | NAMES, ADDRS))
-def test_member_groups_as_json(group: BrokerMemberGroup) -> None:
-    members = loads(encode_broker_member_group(group))["brokerMemberGroup"]
-    assert members.get("cluster") == group.cluster
-    assert members.get("brokerName") == group.broker_name
-    assert {int(broker_id): addr for broker_id, addr in members["brokerAddrs"].items()} == group.broker_addrs
+@given(st.none() | NAMES, st.none() | NAMES, ADDRS)
+def test_member_groups_as_json(cluster: str | None, broker_name: str | None, addrs: dict[int, str]) -> None:
+    members = loads(encode_broker_member_group(cluster, broker_name, addrs))["brokerMemberGroup"]
+    assert members.get("cluster") == cluster
+    assert members.get("brokerName") == broker_name
+    assert {int(broker_id): addr for broker_id, addr in members["brokerAddrs"].items()} == addrs
 
 
 @given(st.builds(DataVersion, INT64, INT64, INT64))

@@ -1,8 +1,9 @@
-"""Checks the CRC-32 of registration bodies without reading again the part that an earlier body had, too.
+"""Checks the CRC-32 of registration bodies; of a body that equals an earlier body except near its beginning, it reads
+only the beginning.
 
-A broker sends its whole topic table each 30 s; the body of a 5.x broker differs from its last body only by a time near
-the beginning. CRC-32 is linear: from the CRCs of both beginnings follows the difference of the CRCs of both bodies, in
-some microseconds instead of half a millisecond for 10,000 topics.
+A broker sends its whole topic table every 30 s; the body of a 5.x broker differs from its last body only by a time near
+the beginning. CRC-32 is linear, so the CRC of the new body follows from the CRCs of both beginnings and the CRC of the
+last body. For 10,000 topics this takes some microseconds instead of half a millisecond.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 _POLYNOMIAL: Final = 0xEDB88320  # of CRC-32; x to the 0 is the highest bit
 _ONE: Final = 1 << 31
-_SMALL_BYTES: Final = 16 * 1024  # the CRC of a shorter body is computed as fast as it is looked up
+_SMALL_BYTES: Final = 16 * 1024  # for a shorter body it is as fast to compute the CRC
 _MOST_BODIES: Final = 20_000
 
 
@@ -22,14 +23,14 @@ def body_crc32(body: bytes) -> int:
 
 
 def check_crc32(body: bytes, header_crc: int | None) -> bool:
-    """Whether the body has the CRC-32 of the header; 0 and None are not checked, others are wrong for an empty body."""
+    """Whether the body has the CRC-32 of the header; 0 and None are not checked, and an empty body has no other CRC."""
     if not header_crc:
         return True
     return bool(body) and body_crc32(body) == header_crc
 
 
 class _SeenBody(NamedTuple):
-    """begin, whole: CRC-32 of the beginning, of the whole body. shift: the factor for the bytes after it, or 0."""
+    """begin, whole: CRC-32 of the beginning and of the whole body. shift: the factor of the other bytes; 0: unknown."""
 
     begin: int
     whole: int
@@ -37,14 +38,14 @@ class _SeenBody(NamedTuple):
 
 
 class BodyCrcs:
-    """Checks the CRC-32 of bodies that differ from an earlier body only in their beginning; forgets the oldest ones."""
+    """Checks the CRC-32 of bodies that may differ from an earlier body only in their beginning."""
 
     def __init__(self, most: int = _MOST_BODIES) -> None:
         self._most = most
         self._seen: dict[str, _SeenBody] = {}
 
     def check(self, digest: str, body: bytes, begin_bytes: int, header_crc: int | None) -> bool:
-        """As :func:`check_crc32`; digest: equal for bodies that are equal after their first ``begin_bytes`` bytes."""
+        """Do what :func:`check_crc32` does; a digest stands for bodies that are equal after ``begin_bytes`` bytes."""
         if not header_crc or len(body) < _SMALL_BYTES:
             return check_crc32(body, header_crc)
         begin = zlib.crc32(memoryview(body)[:begin_bytes])

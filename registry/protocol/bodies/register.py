@@ -69,7 +69,7 @@ def decoding(
     """Read the body of a registration in any of its forms.
 
     Args:
-        body: b"" when there is none; this gives a data version of zeros and no topics.
+        body: b"" when there is none; the result then has a data version of zeros and no topics.
         compressed: the header field. A body that begins like zlib is read as compressed in any case: 5.x brokers
             compress, but send false. (Java refuses those.)
         version: the sender's, from the command header; below V3_0_11 the body is a bare topic table.
@@ -79,8 +79,8 @@ def decoding(
     Raises:
         RemoteProtocolError: the body cannot be decoded, or is larger than allowed; ``closes`` is false.
     Cost: 10,000 topics (1.7 MB) take about 4 ms as JSON.
-    Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; which faults
-        they tolerate was found by trying.
+    Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; the
+        faults that they tolerate were found with running servers.
     """
     if version < VERSION_V3_0_11:
         return (yield from _decoding_wrapper(body, now_ms))
@@ -140,9 +140,9 @@ def measuring(body: bytes, *, compressed: bool) -> Slices[BodySize]:
 
 
 def null_part(body: bytes, version: int) -> str | None:
-    """Which part of a registration is an explicit null in JSON: "wrapper", "table" or, as nearly always, None.
+    """The part of a registration ("wrapper" or "table") that is an explicit null in JSON; None: no part.
 
-    Such a null makes Java fail, although it answers success. No real broker writes one. ``version``: the sender's.
+    At such a null, which no real broker writes, Java fails, although it answers success. ``version``: the sender's.
     """
     bare = version < VERSION_V3_0_11
     if bare and wire_json.is_null(body):
@@ -169,7 +169,7 @@ def encode_register_body(
     """Write the body of a registration as a broker does.
 
     Args:
-        compressed: write the zlib form; it cannot carry topic_sys_flag, which arrives as 0.
+        compressed: write the zlib form, which has no topic_sys_flag: name servers then read 0.
         version: the sender's, as in the command header. Before 5.x a body has no mappings, no stateVersion and no
             attributes (a 4.8 name server cannot read a compressed body with attributes).
         order_topics: topics that are marked as ordered (in JSON; no name server reads it).
@@ -194,7 +194,7 @@ def encode_register_body(
 
 
 def _mapping_version(version: DataVersion) -> bytes:
-    """The second data version of a 5.x body, which nobody reads. Its time is the table's (Java: the present time)."""
+    """The second data version of a 5.x body. No server reads it; its time is the table's (in Java the present time)."""
     return b'"mappingDataVersion":%b,' % wire_json.encode_data_version(DataVersion(0, version.timestamp, 0))
 
 

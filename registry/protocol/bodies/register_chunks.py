@@ -1,13 +1,13 @@
 """Cuts large JSON bodies of registrations into chunks of topics, so that no chunk has to be decoded twice.
 
-A body's topic table is cut between two topics, every 20 KiB or so. Where it is cut depends on the names of the topics,
-not on their number: so a broker's next body, and the bodies of other brokers of its cluster, mostly have the same
-chunks. A chunk is found by the digest of its text. A body that is not written exactly as by Java is left to
-``register.decoding``, which reads all forms.
+A body's topic table is cut between two topics, about every 20 KiB. The places depend on the names of the topics, not on
+their number: so a broker's next body, and the bodies of other brokers of its cluster, mostly have the same chunks. A
+chunk is found by the digest of its text. ``register.decoding`` reads the bodies that are not exactly as Java writes
+them.
 
-Why the chunks give the whole body: a pattern matches all text before the table, so the start of the table is certain.
-A strict parser reads each chunk, in braces, as one whole JSON object, and there is a comma between two chunks; with the
-rest of the body they are one JSON text, which can be read in one way only.
+Why the chunks together mean the same as the whole body: a pattern matches all text before the table, so the start of
+the table is certain. A strict parser reads each chunk, in braces, as one whole JSON object, and there is a comma
+between two chunks. With the rest of the body they are one JSON text, and a JSON text has one meaning.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .register import JSON_BODY, check_objects
 from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, check_entries
 
 CHUNK_BYTES: Final = 14 * 1024
-"""Each chunk but the last is at least this long, and hardly ever longer than twice that: about a hundred topics."""
+"""Each chunk but the last is at least this long (about a hundred topics), and seldom longer than twice that."""
 
 _MOST_BYTES: Final = 256 * 1024  # of a chunk: a body with spaces between its topics has no places to cut
-_SEED: Final = secrets.randbits(64)  # random, so that nobody can make two chunks with one digest
-# One topic in this many, by the hash of its name, may end a chunk that is long enough. A smaller number needs less
-# search; with a larger number, two bodies are sooner cut at the same topics again after a topic that only one has.
+_SEED: Final = secrets.randbits(64)  # random, so that no attacker can make two chunks with one digest
+# One of this number of topics, by the hash of its name, may end a chunk that is long enough. With a smaller number, the
+# end is found sooner. With a larger number, the cuts of two bodies meet again sooner after a topic that only one has.
 _ENDS_ONE_OF: Final = 8
 
 # Text that matches has no backslash, no bracket inside a string and no name twice: each quote begins or ends a string.
@@ -51,11 +51,11 @@ Topics = dict[str, TopicConfig]
 
 
 class TopicChunk:
-    """Some topics of a body, known by the digest of their text.
+    """Some successive topics of a body.
 
     Args:
         digest: of its text. length: of its text, in bytes.
-        topics: name -> topic, never changed. A caller that needs the memory sets it to None; ``size`` (the number of
+        topics: name -> topic, never changed; a caller that needs the memory sets it to None. ``size`` (the number of
             topics) and ``names`` (the sum of the hashes of their names) stay.
     """
 
@@ -72,11 +72,11 @@ class TopicChunk:
 
     @property
     def following(self) -> TopicChunk | None:
-        """The next chunk in the last body that had this chunk, while it is in memory: another body probably has it."""
+        """The next chunk in the last body that had this chunk; None: unknown, or no longer in memory."""
         return self._following() if self._following is not None else None
 
     def precedes(self, chunk: TopicChunk) -> None:
-        """Remember the chunk after this one."""
+        """Remember the chunk that follows this chunk in a body."""
         if self.following is not chunk:
             self._following = weakref.ref(chunk)
 
@@ -103,7 +103,7 @@ class ChunkedBody:
         self._now_ms = now_ms
 
     def count_objects(self) -> int:
-        """Estimate the number of objects in the body; a known chunk counts as its topics, which saves a millisecond."""
+        """Estimate the number of objects in the body; of a known chunk the number of its topics, without reading it."""
         text, spans = self._text, self._spans
         objects = text.count(b"{", 0, spans[0].begin) + text.count(b"{", spans[-1].end)
         for span in spans:
@@ -111,7 +111,7 @@ class ChunkedBody:
         return objects
 
     def reading_all(self, known: MutableMapping[bytes, TopicChunk]) -> Slices[RegisterBody | None]:
-        """Decode the chunks that nobody has decoded before.
+        """Decode the chunks whose topics are not in memory.
 
         Args:
             known: digest -> chunk; decoded chunks are added.
@@ -139,8 +139,8 @@ class ChunkedBody:
             known: as in :meth:`reading_all`.
 
         Returns:
-            a body with the topics of new chunks only: every other topic of this body was in the earlier body with the
-            same numbers. None when that is not certain (topics changed places or are gone), or no chunk is as before.
+            a body with only the topics of new chunks: every other topic of this body was in the earlier body with the
+            same numbers. None: that is not certain (topics changed places or are gone), or no chunk is as before.
 
         Raises:
             RemoteProtocolError: more topics than one registration may have.
@@ -155,7 +155,7 @@ class ChunkedBody:
             return None
         new = {chunk.digest: chunk for chunk in decoded}
         chunks = [before.get(span.digest) or new[span.digest] for span in self._spans]
-        # Besides new topics, the new chunks must have exactly the topics of the chunks that they replace: any other
+        # Apart from new topics, the new chunks must have exactly the topics of the chunks that they replace: any other
         # topic may also be in an unchanged chunk.
         replaced = sum(chunk.names for chunk in last) - sum(chunk.names for chunk in chunks if chunk.digest in before)
         names = [topic for topics in decoded.values() for topic in topics]
@@ -168,7 +168,7 @@ class ChunkedBody:
         return self._whole(rest, decoded, chunks, known)
 
     def _rest(self) -> RegisterBody | None:
-        """The body without the topics; None when the body is not as Java's writers write it."""
+        """The body without the topics; None when the body is not as Java writes it."""
         tail = self._text[self._spans[-1].end :]
         if b"\\" in tail or b"topicConfig" in tail:
             return None  # there may be another table
@@ -238,8 +238,8 @@ def cut_body(
     """Cut a JSON body into chunks without decoding it.
 
     Args:
-        known: digest -> chunk. After a known chunk, the chunk that followed it in an earlier body is tried first: if
-            it fits, the cut is found in a fifth of the time.
+        known: digest -> chunk. After a known chunk, the chunk that followed it in an earlier body is tried first. If
+            it fits, this takes a fifth of the time.
         now_ms: the timestamp of a data version that the body leaves out, in milliseconds.
         chunk_bytes: the least length of a chunk.
         objects: the number of objects in the body, if it was counted.
@@ -268,8 +268,8 @@ def cut_body(
 def _table_end(body: bytes, at: int) -> int | None:
     """The place of the brace that closes the topic table.
 
-    5.x brokers write static topics after it, older ones nothing. A wrong place is harmless: the text before it or after
-    it is then no JSON.
+    5.x brokers write static topics after the table, older brokers nothing. A wrong place is harmless: the text before
+    or after a wrong place is no JSON, so the body is not read in chunks.
     """
     for static in _STATIC:
         found = body.rfind(static, at)

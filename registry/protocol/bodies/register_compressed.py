@@ -1,7 +1,7 @@
 """Decodes a compressed registerBroker body (103) while it is inflated, piece by piece.
 
-Anybody may send such a body, and 60 KB may inflate to 64 MiB. So each part has a maximum size, only one inflated piece
-is in memory besides the decoded objects, and the event loop runs between slices of the work.
+Everybody may send such a body, and 60 KB may inflate to 64 MiB. So each part has a maximum size, at most one inflated
+piece is in memory besides the decoded objects, and the event loop runs between slices of the work.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def begins_like_zlib(body: bytes) -> bool:
 
 
 def measuring(body: bytes) -> Slices[BodySize]:
-    """Measure a compressed body; in a broken zlib stream, the part before the error is measured.
+    """Measure a compressed body; of a broken zlib stream, measure the part before the error.
 
-    Cost: 3 ms for each MB of text; little memory for any body.
+    Cost: 3 ms for each MB of text, and little memory.
     """
     front, size = b"", 0
     try:
@@ -80,7 +80,7 @@ def _topics_of(front: bytes) -> int:
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    """The text in pieces; RemoteProtocolError: no zlib stream. A truncated stream is no error here, nor in Java."""
+    """The text in pieces; RemoteProtocolError: no zlib stream. A truncated stream is no error, as in Java."""
     inflater, compressed = zlib.decompressobj(), memoryview(body)
     try:
         for at in range(0, len(body), _INPUT_BYTES):
@@ -97,7 +97,7 @@ def _inflated(body: bytes) -> Iterator[bytes]:
 
 
 class _Text:
-    """Reads the inflated form from front to back."""
+    """Reads the inflated text from beginning to end."""
 
     def __init__(self, body: bytes) -> None:
         self._pieces = _inflated(body)

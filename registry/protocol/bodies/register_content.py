@@ -17,7 +17,7 @@ MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 """The most bytes that a compressed body may inflate to."""
 
 ENTRIES_PER_SLICE: Final = 2000
-"""The entries in one slice of work, which takes a few milliseconds."""
+"""The entries of one slice of work; a slice takes a few milliseconds."""
 
 
 class RegisterBody(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class RegisterBody(msgspec.Struct, frozen=True):
     filter_servers: list[str] | None = []  # None: the stored list stays; []: it is removed
 
     def stored_mappings(self, broker_name: str) -> dict[str, tuple[str, str]]:
-        """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName holds them."""
+        """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName has it."""
         return {
             topic: (mapping.bname or broker_name, wire_json.encode_mapping(mapping).decode())
             for topic, mapping in self.mappings.items()

@@ -50,14 +50,6 @@ class _WireClusterInfo(msgspec.Struct, rename="camel"):
     cluster_addr_table: dict[str, list[str]] | None = None
 
 
-class BrokerMemberGroup(msgspec.Struct, frozen=True):
-    """The members of one broker_name (901): broker id -> address; both names come from the request."""
-
-    cluster: str | None
-    broker_name: str | None
-    broker_addrs: dict[int, str]
-
-
 _route: Final = TolerantDecoder(_WireRoute, "route")
 _cluster_info: Final = TolerantDecoder(_WireClusterInfo, "cluster table")
 
@@ -72,7 +64,7 @@ def encode_route(route: TopicRoute, *, quoted_keys: bool, topic_syn_flag: bool =
             mappings.
 
     Returns:
-        compact JSON; brokers in the order of their names, where Java's order is arbitrary.
+        compact JSON; brokers in the order of their names (in Java the order is arbitrary).
     """
     five = not topic_syn_flag
     brokers = brokers_json(route.broker_rows, quoted_keys, acting_master=five)
@@ -122,9 +114,9 @@ def decode_route(body: bytes) -> TopicRoute:
 
 @lru_cache(1)
 def decode_queue_datas(body: bytes) -> Mapping[str, QueueData]:
-    """Read the body of 217, a route of which only queueDatas counts.
+    """Read the body of 217, a route; only its queueDatas count.
 
-    The last result is kept, because the decision whether a request is allowed and its handler read the same body.
+    The last result is kept, because both the check of the sender's rights and the handler read the body.
     """
     return {} if not body or wire_json.is_null(body) else _queue_datas(_route.decode(body))
 
@@ -164,13 +156,13 @@ def decode_cluster_info(body: bytes) -> tuple[dict[str, BrokerRow], dict[str, li
     return rows, wire.cluster_addr_table or {}
 
 
-def encode_broker_member_group(group: BrokerMemberGroup) -> bytes:
+def encode_broker_member_group(cluster: str | None, broker_name: str | None, broker_addrs: Mapping[int, str]) -> bytes:
     """Write the reply of 901; broker ids have no quotes, names that are None are left out."""
     inner = members(
         (
-            ("brokerAddrs", integer_map(group.broker_addrs, quoted_keys=False)),
-            ("brokerName", None if group.broker_name is None else text(group.broker_name)),
-            ("cluster", None if group.cluster is None else text(group.cluster)),
+            ("brokerAddrs", integer_map(broker_addrs, quoted_keys=False)),
+            ("brokerName", None if broker_name is None else text(broker_name)),
+            ("cluster", None if cluster is None else text(cluster)),
         )
     )
     return b'{"brokerMemberGroup":%b}' % inner

@@ -1,7 +1,7 @@
-"""Encodes the lists of brokers and of queue data in a route from parts that many topics have in common.
+"""Encodes a route's lists of brokers and of queue data, from parts that many topics share.
 
-Most topics of a cluster are on the same brokers, with the same queues on each. So the list of brokers is encoded once
-for all these topics; for each topic only the numbers of its queue data are encoded.
+Most topics of a cluster are on the same brokers. So the list of brokers is encoded once for all these topics; for each
+topic only the numbers of its queue data are encoded.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...model import BrokerRow, QueueData
 from .wire_json import integer_map, text
 
 _MAX_KEPT_BROKERS: Final = 20_000
-# How many sets of brokerNames are kept, and how many names a set has at most; a name takes a few hundred bytes.
+# The most sets of brokerNames that are kept, and the most names in such a set; a name takes a few hundred bytes.
 _MAX_KEPT_SETS: Final = 2_000
 _MAX_SET: Final = 64
-# Few sets are larger; e.g. TBW102 is on every broker, and its route is encoded again after each change of a broker.
+# Few sets are larger, for example that of TBW102, which is on every broker.
 _MAX_KEPT_LARGE_SETS: Final = 8
 
-# Rows are never changed, only replaced.
+# The encoded parts, with the rows that they were made of. Rows are never changed, only replaced.
 _KeptBrokers = dict[str, tuple[BrokerRow, bytes]]
 _kept_brokers: Final[dict[tuple[bool, bool], _KeptBrokers]] = {}
 _kept_lists: Final[dict[tuple[tuple[str, ...], bool, bool], tuple[list[BrokerRow], bytes]]] = {}
@@ -89,7 +89,7 @@ def _numbers(form: bytes, data: QueueData) -> bytes:
 
 
 def _make_heads(names: tuple[str, ...]) -> tuple[list[str], list[bytes]]:
-    """The names in their order, and the JSON in front of the numbers of each, with the comma that separates them."""
+    """The sorted names, and for each the JSON before its numbers; it begins with a comma, except for the first name."""
     ordered = sorted(names)
     heads = list(map(_head, ordered))
     heads[0] = heads[0][1:]

@@ -1,5 +1,6 @@
-"""Decodes and encodes the small bodies: KV tables (219 and the reply of 103), data versions (322) and topic lists (206,
-224, 304, 311 to 313). A body that cannot be decoded raises RemoteProtocolError, whose ``closes`` is false.
+"""Decodes and encodes the small bodies: KV tables, data versions and topic lists.
+
+A body that cannot be decoded raises RemoteProtocolError, whose ``closes`` is false.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def decode_kv_table(body: bytes) -> dict[str, str]:
 
 
 def encode_topic_list(topics: Iterable[str], broker_addr: str | None = None) -> bytes:
-    """``{"topicList":[...]}``, in the order of ``topics``; in 304 after a ``brokerAddr``, when a broker is known."""
+    """``{"topicList":[...]}``, in the order of ``topics``; before it ``brokerAddr``, in 304 if a broker is known."""
     head = b"" if broker_addr is None else b'"brokerAddr":%b,' % text(broker_addr)
     return b'{%b"topicList":%b}' % (head, text(list(topics)))
 
@@ -49,5 +50,5 @@ def decode_topic_list(body: bytes) -> list[str]:
 
 
 def decode_data_version(body: bytes, *, now_ms: int = 0) -> DataVersion:
-    """Read a data version; an absent timestamp is ``now_ms``, as Java takes its clock."""
+    """Read a data version; an absent timestamp is ``now_ms``, as in Java."""
     return wire_json.data_version(_version.decode(body), now_ms)

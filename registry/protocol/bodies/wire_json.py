@@ -1,6 +1,6 @@
-"""Reads and writes the JSON that several bodies have in common: tolerant decoding, versions, static topic mappings.
+"""Reads and writes JSON for several bodies: tolerant decoding, data versions, static topic mappings.
 
-JSON is written as Java does, without spaces and with sorted keys: some Go clients split a route at ``,`` and ``:``
+JSON is written as in Java, without spaces and with sorted keys: some Go clients split a route at ``,`` and ``:``
 instead of parsing it.
 """
 
@@ -22,15 +22,15 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class TolerantDecoder(Generic[T]):
-    """Reads JSON into a type as forgivingly as fastjson 1 does.
+    """Reads JSON into a type, and accepts what fastjson 1 accepts.
 
-    Standard JSON takes one pass of msgspec, integer keys without quotes a second pass, anything else the parser of
-    ``lenient_json``. Numbers may be strings. A null counts as absent where the type has no null.
+    msgspec reads standard JSON in one pass, and JSON with unquoted integer keys in a second pass; the parser of
+    ``lenient_json`` reads other texts. Numbers may be strings. A null counts as absent where the type has no null.
 
     Args:
         kind: the type of the value.
         what: its name in error messages.
-        nulls: keys for which null and absent differ.
+        nulls: keys whose null does not count as absent.
     """
 
     def __init__(self, kind: type[T], what: str, *, nulls: frozenset[str] = frozenset()) -> None:
@@ -40,7 +40,7 @@ class TolerantDecoder(Generic[T]):
         self._decode = msgspec.json.Decoder(kind, strict=False).decode
 
     def decode(self, data: bytes) -> T:
-        """Read one value; RemoteProtocolError (``closes`` is false): no JSON even leniently, or not of this type."""
+        """Read one value; RemoteProtocolError (``closes`` is false): fastjson 1 would refuse it, or another type."""
         return finish(self.decoding(data))
 
     def decoding(self, data: bytes) -> Slices[T]:
@@ -85,7 +85,7 @@ class TolerantDecoder(Generic[T]):
 
 
 def is_null(body: bytes) -> bool:
-    """Whether Java reads a whole body as null: ``null``, ``""``, and (but for 5.5.0) ``[]``."""
+    """Whether Java reads a whole body as null: ``null``, ``""``, or ``[]`` (except 5.5.0)."""
     return body.strip() in (b"null", b'""', b"[]")
 
 
@@ -100,12 +100,12 @@ def integer_map(items: Mapping[int, object], quoted_keys: bool) -> bytes:
 
 
 def members(pairs: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """An object of members whose values are JSON already; None is left out, as fastjson leaves out null."""
+    """A JSON object of these keys and encoded values; None is left out, as fastjson leaves out null."""
     return b"{%b}" % b",".join(b"%b:%b" % (text(key), value) for key, value in pairs if value is not None)
 
 
 class WireVersion(msgspec.Struct, rename="camel"):
-    """DataVersion as JSON has it; Java fills an absent timestamp from its clock."""
+    """DataVersion as JSON has it."""
 
     counter: Int64 = 0
     state_version: Int64 = 0
@@ -144,15 +144,7 @@ class WireMapping(msgspec.Struct, rename="camel"):
 
     def value(self) -> TopicQueueMapping:
         """The mapping as a TopicQueueMapping."""
-        return TopicQueueMapping(
-            topic=self.topic,
-            bname=self.bname,
-            total_queues=self.total_queues,
-            epoch=self.epoch,
-            dirty=self.dirty,
-            scope=self.scope,
-            curr_id_map=self.curr_id_map,
-        )
+        return TopicQueueMapping(**msgspec.structs.asdict(self))
 
 
 _mapping: Final = TolerantDecoder(WireMapping, "static topic mapping")

@@ -12,7 +12,7 @@ from ...behaviour import Behaviour
 from ...model import MASTER_ID
 from ...names import fault_of_name
 from ...protocol import headers
-from ...protocol.bodies.route import BrokerMemberGroup, encode_broker_member_group
+from ...protocol.bodies.route import encode_broker_member_group
 from ...protocol.bodies.tables import encode_kv_table, encode_topic_list
 from ...protocol.codes import VERSION_V4_9_4, RequestCode, ResponseCode
 from ...protocol.command import Command
@@ -119,12 +119,8 @@ def get_broker_member_group(context: RequestContext, command: Command, opaque: i
     """901: the addresses of one brokerName; code 0 with Java's remark of an error (docs/semantics.md 3)."""
     header = headers.GetBrokerMemberGroup.from_ext_fields(command.ext_fields)
     row = context.view.tables.brokers.get(header.broker_name or "")
-    group = BrokerMemberGroup(
-        cluster=header.cluster_name,
-        broker_name=header.broker_name,
-        broker_addrs=dict(row.broker_addrs) if row else {},
-    )
-    return context.replies.reply(opaque, remark="not set any response code", body=encode_broker_member_group(group))
+    body = encode_broker_member_group(header.cluster_name, header.broker_name, row.broker_addrs if row else {})
+    return context.replies.reply(opaque, remark="not set any response code", body=body)
 
 
 def get_all_topic_list(context: RequestContext, command: Command, opaque: int) -> bytes:
