@@ -1,4 +1,4 @@
-"""Puts the answer to a read into the normal form of a comparison, so that answers are compared as tables are.
+"""Puts the answer to a read request into the normal form of a comparison, so that answers are compared like tables.
 
 A read changes nothing, so it may be repeated. 322 is no read: it counts as a heartbeat.
 """
@@ -31,14 +31,14 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     RequestCode.GET_NAMESRV_CONFIG: (),
     RequestCode.GET_BROKER_MEMBER_GROUP: ("clusterName", "brokerName"),
 }
-"""The reads, and the fields that their answers depend on."""
+"""The reads, each with the fields that its answer depends on."""
 
 _ABSENT: Final[dict[int, int]] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: ResponseCode.TOPIC_NOT_EXIST,
     RequestCode.GET_KV_CONFIG: ResponseCode.QUERY_NOT_FOUND,
     RequestCode.GET_KVLIST_BY_NAMESPACE: ResponseCode.QUERY_NOT_FOUND,
 }
-"""The code for a thing that does not exist."""
+"""The code by which a read is answered if the topic, key or namespace does not exist."""
 
 
 class ReadRequest(NamedTuple):
@@ -56,13 +56,13 @@ class ReadRequest(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The name of a route's cells: the topic, and the zone if the request limits the route to a zone."""
+        """The name of a route in the comparison: the topic, and the zone if the request names a zone."""
         zone = self.field(ZONE_NAME) if self.field(ZONE_MODE).lower() == "true" else ""
         return self.field("topic") + (f" (zone {zone})" if zone else "")
 
 
 def asked_of(request: Command) -> ReadRequest | None:
-    """The read that a request is; None: it is no read, or its sender wants no answer."""
+    """The request as a read; None: it is no read, or its sender wants no answer."""
     names = _FIELDS.get(request.code)
     if names is None or request.is_oneway or request.is_response:
         return None
@@ -71,7 +71,7 @@ def asked_of(request: Command) -> ReadRequest | None:
 
 
 def content_of_answer(asked: ReadRequest, answer: Command, *, is_java: bool) -> Content:
-    """The content of a side of which only this answer is known.
+    """The content of a side (a name server) of which only this answer is known.
 
     The remark of a failure is not compared: it has the text of an exception.
     """
@@ -95,7 +95,7 @@ _ANSWER_ALONE: Final = dict.fromkeys(("cluster", "broker", "topic", "kv", "confi
 
 
 def _decoded(asked: ReadRequest, answer: Command) -> tuple[dict[str, Any], Parts]:
-    """The tables of a Content that the answer has data for, and the rest of the answer."""
+    """The answer's data as tables of a Content, and the parts of the answer that no table has."""
     body = bytes(answer.body or b"{}")
     match asked.code:
         case RequestCode.GET_ROUTEINFO_BY_TOPIC:

@@ -1,4 +1,4 @@
-"""Defines the normal form in which the contents of all sides of a comparison are compared."""
+"""Defines the normal form in which sides are compared. A side is a name server, a Redis, or a past moment."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ..model import BrokerRow, TopicRoute
 from ..operators.words import perm
 
 OWN_KEYS: Final = frozenset({"listenPort", "bindAddress", "rocketmqHome", "kvConfigPath", "configStorePath"})
-"""Keys of request 319 whose values belong to one process: two name servers on one machine must differ in them."""
+"""Keys of request 319 whose values differ even between name servers of one machine."""
 
 FIVE_ALONE: Final = frozenset({"zoneName", "enableActingMaster", "static queues"})
 """Parts of a row or a route that a NameServer of 4.x does not have (docs/semantics.md, version rows 12 and 15)."""
 
 
 Parts = dict[tuple[str, str], str]
-"""(part, the brokerName or address that has the part, or "" for the whole) -> its value, as people read it."""
+"""Parts of a cell: (name of the part, its brokerName or address, "" = none) -> its value, as people read it."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one look found at one side."""
+    """What one reading of a side found."""
 
     clusters: Mapping[str, frozenset[str]] = {}  # cluster -> its brokerNames
     brokers: Mapping[str, BrokerRow] = {}
-    routes: Mapping[str, TopicRoute] = {}  # topic -> what a client is answered
+    routes: Mapping[str, TopicRoute] = {}  # topic -> the route that a client gets
     kv: Mapping[str, Mapping[str, str]] = {}  # KV namespaces that have keys
     config: Mapping[str, str] = {}  # key of request 319 -> value
-    answers: Mapping[str, Parts] = {}  # request -> the parts of its answer that these tables do not have
+    answers: Mapping[str, Parts] = {}  # request -> the parts of its answer that no table has
     is_java: bool = False  # the side is a Java NameServer; false: a front end, a Redis or the lake
     is_five: bool = True  # the side has the parts that only 5.x has
-    untold: Mapping[str, str] = {}  # cluster, broker, topic, kv or config -> why the side does not tell it
+    untold: Mapping[str, str] = {}  # cluster, broker, topic, kv or config -> why it could not be read here
 
 
 def normal_row(row: BrokerRow) -> BrokerRow:
@@ -41,7 +41,7 @@ def normal_row(row: BrokerRow) -> BrokerRow:
 
 
 def normal_route(route: TopicRoute) -> TopicRoute:
-    """A route whose lists and JSON texts are in one order."""
+    """A route with its lists and JSON texts sorted."""
     encode = msgspec.json.Encoder(order="sorted").encode
     return TopicRoute(
         route.queue_datas,

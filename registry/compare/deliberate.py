@@ -1,6 +1,6 @@
 """Finds the row of docs/differences.md for a deliberate difference between a Java NameServer and this project.
 
-The values of both sides must show that it is this row: a broker that is missing for another reason has other values.
+The values of both sides must show the reason of this row; a broker, for example, may be missing for other reasons.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_VALUE_BYTES: Final = 64 * 1024
 
 
 def row_of(cell: Cell, java: Content, ours: Content) -> str:
-    """The row that a difference between these two sides belongs to; "" when it is not deliberate."""
+    """The row of differences.md for a difference between these two sides; "" = the difference is not deliberate."""
     match cell.kind:
         case "cluster":
             return _of_member(cell.name, cell.at, java, ours)
@@ -70,7 +70,7 @@ def _of_broker(name: str, java: Content, ours: Content) -> str:
 
 
 def _of_addresses(name: str, java_row: BrokerRow, our_row: BrokerRow | None, java: Content) -> str:
-    """The row, if the only difference is that Java has addresses which this project lacks."""
+    """The row for addresses that only Java has; "" if the addresses differ in another way."""
     there, here = java_row.broker_addrs, our_row.broker_addrs if our_row else {}
     if here == there or not here.items() <= there.items():
         return ""
@@ -108,7 +108,7 @@ def _of_kv(namespace: str, key: str, java: Content, ours: Content) -> str:
 
 
 def _of_answer(cell: Cell, java: Content) -> str:
-    """D7: the address that 304 names; topics whose brokers disagree on a flag, if 311 to 313 list them only here."""
+    """D7: the broker address of 304; in 311 to 313, topics that only ours lists (Java reads one broker's flags)."""
     code = cell.name.partition(" ")[0]
     if cell.part == "brokerAddr" and code == "304":
         return "D7"

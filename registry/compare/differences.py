@@ -1,4 +1,4 @@
-"""Finds the differences between the contents of several sides, cell by cell."""
+"""Finds the differences between several sides (name servers, a Redis, past moments), cell by cell."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ KINDS: Final = ("cluster", "broker", "topic", "kv", "config", "answer")
 
 
 class Cell(NamedTuple):
-    """A place in the tables at which each side has one value, or none."""
+    """A place in the tables, at which each side has one value or none."""
 
     kind: str  # one of KINDS
     name: str  # of the cluster, broker, topic, KV namespace, key of the configuration, or the request
-    part: str = ""  # which of its values; "": all of them, which a side lacks
-    at: str = ""  # the brokerName, address or KV key that has the part; "": the whole has it
+    part: str = ""  # the name of one value; "": all values of the name, which a side lacks
+    at: str = ""  # the brokerName, address or KV key of the part; "": none
 
 
 class Difference(NamedTuple):
     """A cell whose value is not the same at all sides."""
 
     cell: Cell
-    told: Mapping[str, str | None]  # side that tells such cells -> its value as people read it; None: no value
+    told: Mapping[str, str | None]  # side -> its value, as people read it; None: no value. Only sides that were read
 
 
 def differences(contents: Mapping[str, Content]) -> list[Difference]:
@@ -48,7 +48,7 @@ _Tables = dict[str, Mapping[str, Any]]
 
 
 def _of(contents: Mapping[str, Content], kind: str, table: Callable[[Content], Mapping[str, Any]]) -> _Tables:
-    """Side -> its table of that kind, for the sides that tell it."""
+    """Side -> its table of this kind, for the sides of which it was read."""
     return {side: table(content) for side, content in contents.items() if kind not in content.untold}
 
 
@@ -94,7 +94,7 @@ def _with_parts(
 
 
 def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Difference]:
-    """One difference for each brokerName that the route of some side lacks; removes its parts from ``parts``."""
+    """One difference for each brokerName that a side's route lacks; removes the brokerName from ``parts``."""
     names = {side: {at for part, at in one if part in ("queues", "addresses")} for side, one in parts.items()}
     every = set[str]().union(*names.values())
     for name in sorted(name for name in every if not all(name in one for one in names.values())):
@@ -110,7 +110,7 @@ def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Differenc
 
 
 def _whole(parts: Parts | None) -> str | None:
-    """A whole row or route on one line; of a route only the queues, because its brokers have rows of their own."""
+    """A whole row or route on one line; of a route only the queues, because its brokers are compared as rows."""
     if parts is None:
         return None
     queues = [
@@ -135,7 +135,7 @@ def _config(tables: _Tables, contents: Mapping[str, Content]) -> Iterator[Differ
 
 
 def _is_of_one_front_end(key: str) -> bool:
-    """Whether each front end of a namespace may have another value: ``up`` has another default than ``serve``."""
+    """Whether the front ends of a namespace may have different values of this setting."""
     option = options_by_key().get(key)
     return option is not None and not option.about.shared
 

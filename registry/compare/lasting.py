@@ -1,7 +1,7 @@
 """Remembers for each cell since when sides differ, and says which differences count.
 
 A difference counts when two sides differed in a cell at every look for longer than a heartbeat period. Two sorts never
-count: deliberate differences of this project, and cells in which Java NameServers differ among themselves while this
+count: deliberate differences of this project, and cells in which Java NameServers differ from each other while this
 project agrees with one of them.
 """
 
@@ -24,8 +24,8 @@ Pair = tuple[str, str]
 class Sort(StrEnum):
     """How a difference is judged.
 
-    COUNTED: it lasts. YOUNG: perhaps not all sides have a change yet. MEANT: a row of docs/differences.md.
-    NOISE: Java NameServers differ among themselves in the cell, and this project agrees with one of them.
+    COUNTED: it lasts. YOUNG: perhaps a change has not reached all sides yet. MEANT: a row of docs/differences.md.
+    NOISE: Java NameServers differ from each other in the cell, and this project agrees with one of them.
     """
 
     COUNTED = "counted"
@@ -43,7 +43,7 @@ class Lasted(msgspec.Struct, frozen=True):
     part: str
     at: str
     since_ms: int  # since when the first pair of these sides has differed
-    between: list[Pair]  # the pairs of sides that differ, of this sort
+    between: list[Pair]  # the pairs of sides whose difference is of this sort
     told: Mapping[str, str | None]  # side -> its value; None: it has none
     row: str = ""  # of docs/differences.md, if it is meant
 
@@ -79,12 +79,11 @@ class Lasting:
         contents: Mapping[str, Content],
         seen: Iterable[Cell] | None = None,
     ) -> None:
-        """Note the differences that a look at some sides found; sides that could not be read keep their differences.
+        """Note the differences that a look found; the differences of sides that were not read stay.
 
         Args:
             contents: of the sides that were read.
-            seen: the cells that were compared, besides those of ``found``; None: all. Differences in other cells
-                stay as they were.
+            seen: the compared cells, with or without the cells of ``found``; None: all. Other differences stay.
         """
         now = {difference.cell: difference for difference in found}
         for cell in list(self._cells if seen is None else seen):
@@ -100,7 +99,7 @@ class Lasting:
             self._told.setdefault(cell, {}).update(difference.told)
 
     def _keep(self, cell: Cell, pairs: dict[Pair, _Pair], contents: Mapping[str, Content]) -> None:
-        """Note the pairs that differ in a cell; pairs with a side that could not be read stay as they were."""
+        """Note the pairs that differ in a cell; pairs with a side that was not read stay as they were."""
         unseen = {pair: was for pair, was in self._cells.get(cell, {}).items() if not contents.keys() >= set(pair)}
         if kept := unseen | pairs:
             self._cells[cell] = kept
@@ -129,7 +128,7 @@ class Lasting:
         return any(pair.sort is not Sort.MEANT for pair in self._cells.get(cell, {}).values())
 
     def standing(self, now_ms: int) -> list[Lasted]:
-        """The present differences, the oldest first; a cell whose pairs are of several sorts has one for each sort."""
+        """The present differences, the oldest first; each cell has one for each sort of its pairs."""
         found = []
         for cell, pairs in self._cells.items():
             by_sort: dict[tuple[Sort, str], list[Pair]] = {}
@@ -147,7 +146,7 @@ class Lasting:
 def _judged(
     cell: Cell, pair: Pair, told: Mapping[str, str | None], contents: Mapping[str, Content]
 ) -> tuple[Sort, str]:
-    """The sort of a difference between two sides once it is old enough, and its row if it is deliberate."""
+    """The sort of a lasting difference between two sides, and its row if it is deliberate."""
     java = [side for side in pair if contents[side].is_java]
     if not java:
         return Sort.COUNTED, ""

@@ -1,7 +1,7 @@
-"""Decides how far a migration between name servers has come, and what may be done next, from what they tell.
+"""Decides which steps of a migration between name servers are done, and which step may be done next.
 
-The rule: clients leave the old name servers before brokers do. A Java NameServer that brokers have left answers
-that their topics do not exist (code 17).
+Clients must leave the old name servers before brokers do: a Java NameServer without the brokers answers that their
+topics do not exist (code 17).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Step(StrEnum):
 
 
 class StepState(StrEnum):
-    """NEXT: may be done now. LATER: an earlier step is missing. WRONG: brokers left first. UNKNOWN: as ``why`` says."""
+    """NEXT: may be done now. LATER: an earlier step is missing. WRONG: brokers left first. UNKNOWN: see ``why``."""
 
     DONE = "done"
     NEXT = "next"
@@ -45,7 +45,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """How far a step is. why: what is missing, or what shows that it is done."""
+    """The state of a step. why: what is missing, or what shows that it is done."""
 
     step: Step
     state: StepState
@@ -53,11 +53,11 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[str] | None) -> list[Done]:
-    """How far each step is, in their order.
+    """The state of each step, in their order.
 
     Args:
-        old: the servers to leave. new: the servers that take over. differences: in words; None: not all
-            servers could be compared.
+        old: the servers to leave. new: the servers that take over.
+        differences: between all of them, in words; None: some could not be read.
     """
     there, here = _brokers(old), _brokers(new)
     left = bool(here) and not there
@@ -76,15 +76,9 @@ def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[st
     )
     found, ready = list[Done](), True
     for step, is_done, why in checks:
-        state = (
-            StepState.DONE
-            if is_done
-            else StepState.LATER
-            if not ready
-            else StepState.UNKNOWN
-            if is_done is None
-            else StepState.NEXT
-        )
+        state = StepState.UNKNOWN if is_done is None else StepState.NEXT
+        if is_done or not ready:
+            state = StepState.DONE if is_done else StepState.LATER
         found.append(Done(step, state, why))
         ready = ready and bool(is_done)
     gone = sorted(here - there)

@@ -1,4 +1,4 @@
-"""Summarizes what a comparison has found so far, for people, programs and Prometheus."""
+"""Summarizes a comparison for people, programs and Prometheus."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class SideNow(msgspec.Struct, frozen=True):
     """One side at the last look."""
 
     name: str
-    what: str  # what the side is, in words
+    what: str  # a description of the side
     topics: int = 0
     brokers: int = 0
     error: str = ""  # why it could not be read
-    untold: dict[str, str] = {}  # kind of cells -> why the side does not tell them
+    untold: dict[str, str] = {}  # kind of cells -> why they could not be read at this side
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Alike(msgspec.Struct):
-    """Differences that are the same but for their names, e.g. those of all topics of one broker."""
+    """Differences that differ only in their names, e.g. of all topics of one broker."""
 
     one: Lasted  # the first of them
     names: list[str]  # of all

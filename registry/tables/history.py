@@ -1,4 +1,7 @@
-"""Remembers which history of the namespace a view has followed: the chain of each of its last changes."""
+"""Remembers the chain of each of the last changes in a view, which shows whether Redis still has these changes.
+
+The chain of a change is a hash of this change and all changes before it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ _MOST: Final = 20_000
 
 
 class History:
-    """seq -> chain of the last changes; two histories with the same chain are equal up to it."""
+    """seq -> chain of the last changes; two histories with the same chain have the same changes up to it."""
 
     def __init__(self) -> None:
         self._chains: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""The five tables under the names that the Java NameServer has for them (RouteInfoManager), for people and programs."""
+"""Shows the five tables under their names in the Java NameServer (RouteInfoManager)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JavaLiveInfo(msgspec.Struct, frozen=True, rename="camel"):
     last_update_timestamp: int
     heartbeat_timeout_millis: int
     data_version: JavaDataVersion
-    channel: list[str]  # Java has one; here each connection to a front end is named
+    channel: list[str]  # the broker's connection to each front end; in Java a single connection
     ha_server_addr: str
 
 

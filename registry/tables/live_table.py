@@ -1,4 +1,4 @@
-"""Live info in memory (Java's brokerLiveTable), changed by nothing but events; ``Tables`` has everything else."""
+"""Live info in memory (Java's brokerLiveTable), changed only by events; ``Tables`` has all other tables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from .tables import Tables
 class LiveInfo(NamedTuple):
     """What a broker process said of itself, under one brokerName.
 
-    The three numbers of its data version are None if Redis has none: a process whose registration was refused
-    (``broker_refused``), or that unregistered under one of several names, does not count as alive. A replay ignores
-    these events and keeps the numbers that the process had, as silver does: an audit compares them only where
-    Redis has some.
+    Redis has no data version of a process that does not count as alive: its registration was refused
+    (``broker_refused``), or it unregistered under one of several names. The three numbers are then None. A replay of
+    events keeps the numbers of such a process, as silver does, so an audit compares them only where Redis has them.
     """
 
     cluster: str
@@ -43,12 +42,12 @@ class LiveTable:
         self._live_by_cluster = live_by_cluster
 
     def apply(self, change: Change) -> None:
-        """Apply one event that the tables have had already."""
+        """Apply one event, after ``tables`` has applied it."""
         for operation in operations(change):
             self.apply_operation(operation)
 
     def apply_operation(self, operation: Operation) -> Iterable[tuple[str, LiveInfo | None]]:
-        """Apply one operation of an event; returns the brokerNames with other live info of its process, None: gone."""
+        """Apply one operation of an event; returns each changed brokerName of its process, with the info or None."""
         if type(operation) is SetLive:
             return self._set(operation)
         return self._end(operation) if type(operation) is EndLive else ()

@@ -1,6 +1,6 @@
-"""Works out what a Redis that lost changes lacks: the cells that differ from those that were known before. Pure.
+"""Works out what a Redis that lost changes must get back: its cells that differ from those of the known tables. Pure.
 
-Changes after the loss are newer: a cell that they have set or removed stays as it is.
+A cell is one value in the tables. Changes after the loss are newer: a cell that they set or removed stays as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LostBroker(NamedTuple):
 
 
 class GoneBroker(NamedTuple):
-    """An address that is in a broker row again, and had left it."""
+    """An address that had left a broker row, and is in it again because of the loss."""
 
     broker_name: str
     addr: str
@@ -74,8 +74,8 @@ def lost(known: Tables, there: Tables, touched: set[Cell], *, whole: bool) -> It
     """The cells that Redis needs to have the known tables again, except cells that the new history touched.
 
     Args:
-        touched: the cells of all known changes since the loss. whole: all of these changes are known; otherwise
-            only cells that Redis lacks are given.
+        touched: the cells of all known changes since the loss. whole: every change since the loss is known. If not,
+            only missing cells are given back, and no present cell is changed.
     """
     yield from _brokers(known, there, touched, whole)
     for name in known.broker_topics.keys() | (there.broker_topics.keys() if whole else ()):

@@ -1,14 +1,11 @@
-"""Computes one topic's route from the tables, without any I/O.
-
-Source: RouteInfoManager.pickupTopicRouteData (rocketmq 5.x).
-"""
+"""Computes one topic's route from the tables. Source: RouteInfoManager.pickupTopicRouteData (RocketMQ 5.x)."""
 
 from __future__ import annotations
 
 from ..model import MASTER_ID, ORDER_TOPIC_CONFIG, PERM_WRITE, BrokerRow, QueueData, TopicRoute, who
 from .tables import Tables
 
-# A 5.x broker asks for its own group by a topic with this prefix; the answer always has the true ids.
+# A 5.x broker asks for its own brokerName by a topic with this prefix; the answer always has the true ids.
 SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
@@ -23,9 +20,9 @@ def pick_up_route(
     """One topic's route.
 
     Args:
-        acting_master: supportActingMaster: a group without a master shows its lowest id as master.
+        acting_master: supportActingMaster: a brokerName without a master shows its lowest id as master.
         order_messages: orderMessageEnable: the route has the topic's ORDER_TOPIC_CONFIG.
-        live_by_cluster: filter servers are known by (cluster, address); else by the address alone (4.8).
+        live_by_cluster: filter servers are stored by (cluster, address); else by the address alone (4.8).
 
     Returns:
         None when the topic has no queue data, or none of its brokerNames has a row.
@@ -57,7 +54,7 @@ def pick_up_route(
 
 
 def _with_acting_master(row: BrokerRow, queue_data: QueueData) -> BrokerRow:
-    """If a group has no master, and may only be read, its lowest id's address is shown under id 0."""
+    """The row of a brokerName without a master; if the topic may only be read there, the lowest id becomes 0."""
     addrs = row.broker_addrs
     if not addrs or not row.enable_acting_master or queue_data.perm & PERM_WRITE:
         return row

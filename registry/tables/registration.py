@@ -1,4 +1,4 @@
-"""Decides what a registration changes, given the tables: the comparing part of registerBroker, without any I/O.
+"""Decides what a registration (103) changes in the tables. Pure.
 
 Source: RouteInfoManager.registerBroker of RocketMQ 5.x; docs/semantics.md 12 to 25.
 """
@@ -17,16 +17,16 @@ _MORE_BYTES: Final = 24
 
 
 def entries_of(count: int, text_bytes: int) -> int:
-    """How much work a number of names is for a script, in topics of an ordinary length.
+    """The work of a script for this number of names, measured in names of an ordinary length.
 
-    Longer names count for more, names of 255 bytes for nine: Redis may need nine times as long for names that an
-    attacker chose (lua/include/collect).
+    A name of 255 bytes counts as nine: Redis may take nine times as long for names that an attacker chose
+    (lua/include/collect).
     """
     return count + max(0, text_bytes - _ORDINARY_BYTES * count) // _MORE_BYTES
 
 
 class RegistrationDiff(NamedTuple):
-    """What a registration changes in the tables as they are at (epoch, rev, n, config_rev)."""
+    """What a registration changes in the tables with this epoch, rev, n and config_rev."""
 
     epoch: str  # of the registry
     rev: int  # of the broker's row, 0 without one
@@ -38,7 +38,7 @@ class RegistrationDiff(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How much work the diff is: a dropped topic, and a mapping, each count as two topics with new queue data."""
+        """The work of writing the diff, in topics with new queue data; a dropped topic or a mapping counts as two."""
         others = itertools.chain(self.dropped, itertools.chain.from_iterable(self.mappings))
         return entries_of(len(self.topics), sum(map(len, self.topics))) + 2 * entries_of(
             len(self.dropped) + len(self.mappings), sum(map(len, others))
@@ -58,17 +58,16 @@ def compare(
 ) -> RegistrationDiff:
     """Find which queue data, topics and mappings a registration changes.
 
-    Only the master's topics count, or with acting masters those of the lowest id (whose write permission is removed
-    while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
-    a wiped permission survives, and queue data that is absent is added (5.x). Another body with that version is the
-    next part of a split registration, or the whole one after a part (docs/differences.md D33): topics that are new in
-    it count, and topics that are not in it belong to other parts.
+    Only the master's topics count, or with acting masters the topics of the lowest id (without write permission while
+    enableActingMaster is true). If the data version is unchanged, existing queue data stays, so that a wiped permission
+    stays wiped, and absent queue data is added (5.x). A new body with an unchanged version is a part of a split
+    registration, or the whole after a part (docs/differences.md D33): its new topics count, and missing topics stay.
 
     Args:
-        known_version: the DataVersion of this very process's last registration; None: it is not alive.
+        known_version: the DataVersion of the last registration of the same process; None: the process is not alive.
         epoch, n: of the registry and of the broker's live info, for the result.
         delete_missing_topics: deleteTopicWithBrokerRegistration.
-        stay_deleted: topics that an unchanged version does not bring back (4.8); None: any that is absent.
+        stay_deleted: topics that an unchanged version does not bring back (4.8); None: it brings none back.
         is_new_body: the process's last registration had another body.
     """
     name = registration.broker_name
@@ -101,14 +100,15 @@ def compare(
         ):
             continue
         elif is_part and present.registered == (read, write, perm, flag):
-            continue  # the broker registers the same as before; somebody else has changed it
+            continue  # the broker registers the same as before; a request (e.g. 205) has changed it since
         topics[topic] = QueueData(read, write, perm, flag)
 
     if delete_missing_topics and not is_part and not registration.mappings:
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
     if everything or is_part:
         for topic, (mapped_name, mapping) in registration.mappings.items():
-            # Mappings outlive their brokerName, and may be of another brokerName: then no rev shows that they changed.
+            # A mapping stays when its brokerName is removed, and may be of another brokerName: then no rev shows that
+            # it changed.
             guarded = row is not None and mapped_name == name
             if not guarded or tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
@@ -136,7 +136,7 @@ def role_of(registration: Registration, row: BrokerRow | None) -> BrokerRole:
 
 
 def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
-    """Broker ids of the name after the address has left any other id: one address has one id."""
+    """The ids of the brokerName, without an old id of the registering address: one address has one id."""
     if row is None:
         return set()
     return {

@@ -1,6 +1,6 @@
-"""The route tables of Redis in memory, changed by nothing but the events of the change stream.
+"""The route tables of Redis in memory, changed only by the events of the change stream.
 
-The front end's view is one of these, and so is every replay (audit, time travel, tests).
+A front end's view has such tables, and so has every replay (audit, time travel, tests).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tables:
         self._queue_datas: dict[QueueData, QueueData] = {}
 
     def apply(self, change: Change) -> Collection[str]:
-        """Apply one event; returns the topics whose route may look different now.
+        """Apply one event; returns the topics whose route may have changed.
 
         UnknownChange: nothing was applied, and no later event may be applied.
         """
@@ -41,7 +41,7 @@ class Tables:
         return touched[0] if len(touched) == 1 else _NOTHING.union(*touched)
 
     def apply_operation(self, operation: Operation) -> Collection[str]:
-        """Apply one operation of an event; returns the topics whose route may look different now."""
+        """Apply one operation of an event; returns the topics whose route may have changed."""
         apply = _APPLY.get(type(operation))  # a match statement takes four times as long
         return _NOTHING if apply is None else apply(self, operation)
 
@@ -99,21 +99,21 @@ class Tables:
         return list(self.topics)
 
     def set_queue_data(self, topic: str, broker_name: str, queue_data: QueueData) -> None:
-        """One cell of topicQueueTable; equal values share one object."""
+        """Set one cell of topicQueueTable; equal values share one object."""
         topic, broker_name = intern(topic), intern(broker_name)
         queue_data = self._queue_datas.setdefault(queue_data, queue_data)
         self.topics.setdefault(topic, {})[broker_name] = queue_data
         self.broker_topics.setdefault(broker_name, set()).add(topic)
 
     def set_queue_datas(self, broker_name: str, queue_datas: Mapping[str, QueueData]) -> None:
-        """Set many topics' cells of one brokerName: the same as one by one, in a third of the time."""
+        """Set the cells of many topics at one brokerName, in a third of the time that single calls take."""
         if not queue_datas:
             return
         values = queue_datas.values()
         self.set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
 
     def set_cells(self, broker_name: str, topics: Iterable[str], queue_datas: Iterable[QueueData]) -> None:
-        """Like set_queue_datas, but faster; for one or more topics, if equal queue datas are already one object."""
+        """Do what set_queue_datas does, faster: there is at least one topic, and equal queue datas are one object."""
         name, table, interned = intern(broker_name), self.topics, list(map(intern, topics))
         for topic, queue_data in zip(interned, queue_datas, strict=True):
             cells = table.get(topic)
@@ -124,7 +124,7 @@ class Tables:
         self.broker_topics.setdefault(name, set()).update(interned)
 
     def drop_queue_data(self, topic: str, broker_name: str) -> None:
-        """Remove one cell of topicQueueTable; a topic whose last cell this was is removed, too."""
+        """Remove one cell of topicQueueTable, and the topic if it has no other cell."""
         queue_datas = self.topics.get(topic)
         if queue_datas is None or queue_datas.pop(broker_name, None) is None:
             return
@@ -157,11 +157,11 @@ class Tables:
             self.filter_servers.pop(who, None)
 
     def set_mapping(self, topic: str, broker_name: str, mapping: str) -> None:
-        """One static-topic mapping (JSON text); nothing ever removes one (``docs/semantics.md 25``)."""
+        """Set one static-topic mapping (JSON text); no event removes a mapping (``docs/semantics.md 25``)."""
         self.mappings.setdefault(topic, {})[broker_name] = mapping
 
     def contents(self) -> dict[str, object]:
-        """Everything as plain values, to compare two tables with ``==``."""
+        """All tables, to compare with ``==``."""
         return {
             "topics": self.topics,
             "brokers": self.brokers,
@@ -186,4 +186,4 @@ _APPLY: Final[dict[type, Callable[[Tables, Any], Collection[str]]]] = {
     cells.SetKv: Tables._set_kv,
     cells.SetConfig: Tables._set_config,
 }
-"""What these tables do for each operation. Operations on live infos are not here: these tables have none."""
+"""What these tables do for each operation; they ignore operations on live infos."""

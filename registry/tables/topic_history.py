@@ -1,4 +1,4 @@
-"""The route of one topic before and after each change, as far as the given changes and the present tables show it."""
+"""Works out the route of one topic before and after each change, from the changes and the present tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..model import BrokerRow, QueueData
 
 
 class Place(NamedTuple):
-    """A topic at one brokerName. None: unknown, because it was set before the first given change."""
+    """A topic at one brokerName. None: unknown, because it was set before the first change that is at hand."""
 
     queue_data: QueueData | None
     cluster: str | None = None
@@ -42,10 +42,10 @@ class _Kept(NamedTuple):
 
 
 class TopicHistory:
-    """Takes changes in their order, and then gives those of one topic's route.
+    """Takes changes in their order, and then returns the changes of one topic's route.
 
-    Events hold new values. The value before the first event is known if no event changed it (it is in ``now``), or if
-    an event has it. ``uncertain``: removed brokerNames that may have had the topic.
+    Events have new values. A value before the first event is known if no event changed it (then it is the present
+    value), or if an event has the old value. ``uncertain``: removed brokerNames that may have had the topic.
     """
 
     def __init__(self, topic: str) -> None:
@@ -92,9 +92,9 @@ class TopicHistory:
         """Every change of the route.
 
         Args:
-            now: the topic's queue data after the last change. rows_now: the rows of :attr:`broker_names`, and of those
-                in ``now``.
-            complete: the changes begin with the first one of all.
+            now: the topic's queue data after the last change. rows_now: the rows of the brokerNames in ``now`` and in
+                :attr:`broker_names`.
+            complete: the changes begin with the namespace's first change.
         """
         queue_datas: dict[str, QueueData | None] = {} if complete else self._queue_datas_before(now)
         rows: dict[str, BrokerRow | None] = {} if complete else self._rows_before(rows_now)
@@ -128,7 +128,7 @@ class TopicHistory:
                 yield RouteStep(change, before, after)
 
     def _queue_datas_before(self, now: Mapping[str, QueueData]) -> dict[str, QueueData | None]:
-        """What the topic had at each brokerName before the first change; None: not known, perhaps nothing."""
+        """The topic's queue data at each brokerName before the first change; None: not known, perhaps absent."""
         known: dict[str, QueueData | None] = {}
         evidence = self.broker_names
         for kept in self._kept:

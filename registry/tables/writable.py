@@ -1,4 +1,4 @@
-"""Which topics a producer can write to, and which topics are a broker's own. Pure."""
+"""Says which topics a producer can write to, and which topics RocketMQ itself uses. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 def is_system_topic(tables: Tables, topic: str) -> bool:
-    """Returns whether RocketMQ itself uses a topic: a reserved name, or the name of a broker or a cluster.
+    """Whether RocketMQ itself uses a topic: a reserved name, or the name of a broker or a cluster.
 
     Some of these are never writable, for example ``rmq_sys_SYNC_BROKER_MEMBER_<brokerName>`` of a healthy 5.x broker.
     """
@@ -31,7 +31,7 @@ def is_system_topic(tables: Tables, topic: str) -> bool:
 
 
 def is_writable(brokers: Mapping[str, BrokerRow], queue_datas: Mapping[str, QueueData]) -> bool:
-    """Returns whether a producer finds a queue: write permission and write queues at a brokerName with a master.
+    """Whether a producer finds a queue: write permission and write queues at a brokerName with a master.
 
     queue_datas: of one topic, by brokerName.
     """
@@ -45,12 +45,12 @@ def is_writable(brokers: Mapping[str, BrokerRow], queue_datas: Mapping[str, Queu
 
 
 def is_unwritable(tables: Tables, topic: str) -> bool:
-    """Returns whether an application's topic has no queue to write to. RocketMQ's own topics never count."""
+    """Whether an application's topic has no queue to write to. RocketMQ's own topics never count."""
     return not is_writable(tables.brokers, tables.topics.get(topic, {})) and not is_system_topic(tables, topic)
 
 
 def is_read_only(tables: Tables, broker_name: str) -> bool:
-    """Returns whether a brokerName with a master has topics, and none of them can be written to, as after a wipe."""
+    """Whether a brokerName with a master has topics, and none with write permission, as after a 205."""
     topics, row = tables.broker_topics.get(broker_name, ()), tables.brokers.get(broker_name)
     if not topics or row is None or MASTER_ID not in row.broker_addrs:
         return False

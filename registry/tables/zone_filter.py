@@ -1,7 +1,4 @@
-"""Takes out of a route what a client of one zone does not get.
-
-Source: ZoneRouteRPCHook (rocketmq 5.x).
-"""
+"""Limits a route to one zone. Source: ZoneRouteRPCHook (RocketMQ 5.x)."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from ..model import MASTER_ID, TopicRoute
 
 
 def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
-    """What a client of one zone gets: brokers of that zone (ignoring case), and groups without a master.
+    """The route with only the brokerNames of this zone (in any case), and brokerNames without a master.
 
-    If no broker is left, the answer has empty lists (``docs/semantics.md 39``).
+    If no brokerName is left, the route has empty lists (``docs/semantics.md 39``).
     """
     rows = {
         name: row

@@ -1,6 +1,6 @@
-"""Helps to test programs that use a name server: a whole registry, and brokers and clusters that only register.
+"""For tests of programs that use a name server: a whole registry, and brokers and clusters that only register.
 
-With pytest the fixtures ``mq_registry``, ``mq_broker`` and ``mq_cluster`` are there as soon as mqregistry is installed
+pytest finds the fixtures ``mq_registry``, ``mq_broker`` and ``mq_cluster`` if mqregistry is installed
 (:mod:`mqregistry.testing.plugin`). ``__all__`` is the public interface; each name is imported when it is first used,
 because pytest loads the plugin in every run.
 """

@@ -1,4 +1,4 @@
-"""Makes brokers and clusters for tests: they register as real ones do, and keep no messages."""
+"""Makes brokers and clusters for tests: they register like real brokers, and have no messages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ _PORT: Final = 10911
 class FakeBroker:
     """A broker that is registered, and sends heartbeats, while its ``with`` lasts.
 
-    When a method other than ``kill`` has returned, every lookup at these name servers shows its change.
+    When a method other than ``kill`` has returned, every lookup at these name servers shows the change.
 
     Args:
         name_servers: ``host:port;host:port``.
-        broker_name, broker_addr, settings: those of :class:`mqregistry.client.BrokerConfig`; nobody has to listen at
+        broker_name, broker_addr, settings: of :class:`mqregistry.client.BrokerConfig`; no process has to listen at
             ``broker_addr``.
         topics: names (4 queues, perm 6) or topics.
-        system_topics: add the system topics of a real broker, such as TBW102, with which clients can send to topics
-            that do not exist yet.
+        system_topics: add the system topics of a real broker, e.g. TBW102, by which clients can send to topics that do
+            not exist yet.
 
     Raises:
-        PeerUnavailable: no name server accepted it. Raised by ``start``, the ``with``, and ``put_topic``.
+        PeerUnavailable: it is not registered at every name server. Raised by ``start``, the ``with``, and
+            ``put_topic``.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class FakeBroker:
             self._check()
 
     def stop(self) -> None:
-        """Shut the broker down: it unregisters (104), and its routes are gone at once."""
+        """Shut the broker down: it unregisters (104), and leaves its routes at once."""
         self._leave(unregister=True)
 
     def kill(self) -> None:
-        """Crash the broker: its connections close. A name server notices it a moment later."""
+        """Crash the broker: its connections close, and name servers notice it a moment later."""
         self._leave(unregister=False)
 
     def put_topic(
@@ -94,8 +95,8 @@ class FakeCluster:
     """Masters with their slaves, all registered while its ``with`` lasts.
 
     Args:
-        name_servers: as FakeBroker.
-        masters: the number of broker names (broker-a, broker-b, ...). slaves: the number of slaves of each.
+        name_servers: ``host:port;host:port``.
+        masters: the number of broker names (broker-a, broker-b, ...). slaves: the number of slaves of each master.
         topics, system_topics, settings: of every broker.
 
     Attributes:

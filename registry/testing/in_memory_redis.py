@@ -1,21 +1,19 @@
-"""Runs a Redis in this process: fakeredis, plus what the registry's scripts need and fakeredis lacks.
+"""Runs a Redis in this process: fakeredis, and what the registry's scripts need but fakeredis lacks.
 
-This list says what fakeredis (2.40.0) does not do, or does in another way, so that each point can be reported to its
-authors. ``REAL_REDIS`` in tests/conftest.py names the tests that need a real Redis.
+fakeredis (2.40.0) differs from Redis in these points; this module corrects the first five:
 
-- ``cmsgpack``, ``bit`` and ``redis.sha1hex``, which Redis gives to every script, are missing, and ``lua_modules`` takes
-  only names that ``require`` finds on the machine. They are put into the Lua state here.
-- ``INFO`` is an unknown command, for clients and for scripts. The fields that are read are answered here.
-- ``cjson.encode`` makes ``[]`` of an empty table, Redis ``{}``. Replaced here.
-- ``HRANDFIELD key count`` of a key that is not there answers nil, Redis an empty list. Replaced here.
-- Each EVALSHA compiles its script, and then collects all garbage of the Lua state, which takes half of the time. Here a
-  script is compiled once, and Lua collects garbage in its own time. Each command of a script goes from Lua to Python
-  and back, so a registration of 10,000 topics takes a third of a second instead of 10 ms: tests that measure times, and
-  tests of very large tables, need a real Redis.
+- ``cmsgpack``, ``bit`` and ``redis.sha1hex``, which Redis offers to every script, are missing; ``lua_modules`` takes
+  only names that ``require`` finds on the machine.
+- ``INFO`` is an unknown command, for clients and for scripts.
+- ``cjson.encode`` makes ``[]`` of an empty table; Redis makes ``{}``.
+- ``HRANDFIELD key count`` of an absent key answers nil; Redis answers an empty list.
+- Each EVALSHA compiles its script, and then collects all garbage of the Lua state, which takes half of the time.
+- Each command of a script goes from Lua to Python and back. A registration of 10,000 topics takes a third of a second
+  instead of 10 ms, so tests that measure times, and tests of very large tables, need a real Redis.
 - ``MEMORY USAGE`` is unknown, and there are no memory limits: the trim of streams by bytes needs a real Redis.
-- A HyperLogLog is of the type set, in Redis a string.
+- A HyperLogLog has the type set; in Redis it is a string.
 - There is no persistence, no replication, no ACL for the commands of scripts, and no other process reaches it: tests of
-  rights, crashes, restarts, Sentinel and Cluster need real servers.
+  rights, crashes, restarts, Sentinel and Cluster need real servers (``REAL_REDIS`` in tests/conftest.py names them).
 """
 
 from __future__ import annotations
@@ -150,7 +148,7 @@ class _Lua:
         return getattr(self._runtime, name)
 
     def execute(self, source: bytes | str) -> Any:
-        """Run a script; leave out the garbage collection that fakeredis asks for after each script."""
+        """Run a script, but not the garbage collection that fakeredis asks for after each script."""
         if source == "collectgarbage()":
             return None
         if source not in self._compiled:
@@ -185,10 +183,7 @@ class _FakeConnection(FakeAsyncRedisConnection):
 
 
 class InMemoryRedis:
-    """A Redis in this process alone, for a registry in tests; two of them share no data.
-
-    ``Store(...)`` in this process takes its ``url``, until :meth:`close`.
-    """
+    """A Redis in this process; ``Store(...)`` in this process takes its ``url``, until :meth:`close`."""
 
     def __init__(self) -> None:
         self._server = FakeServer(version=(7, 0), server_type="redis")

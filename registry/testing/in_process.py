@@ -79,7 +79,7 @@ class InProcessRegistry(AnyRegistry):
         thread.join(_STOP_S)
 
     def close(self) -> None:
-        """End it for good; the data in its Redis is lost."""
+        """End the registry; the data in its Redis is lost."""
         self.stop()
         self._redis.close()
 
@@ -94,7 +94,7 @@ class InProcessRegistry(AnyRegistry):
     async def _serve(self, ready: Future[None]) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         listener = socket.create_server((HOST, self.port))
-        # The pipe in which a worker reports to its supervisor.
+        # The pipe through which a worker reports to its supervisor.
         read_fd, write_fd = os.pipe()
         os.set_blocking(write_fd, False)
         os.set_blocking(read_fd, False)

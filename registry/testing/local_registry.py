@@ -71,7 +71,7 @@ class AnyRegistry:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the registry for good."""
+        """End the registry; it cannot be started again."""
         raise NotImplementedError
 
     def brokers(self) -> dict[str, dict[int, str]]:
@@ -113,10 +113,10 @@ class AnyRegistry:
 
 
 class LocalRegistry(AnyRegistry):
-    """A registry in processes of its own while its ``with`` lasts; several may run at a time.
+    """A registry in processes of its own while its ``with`` lasts; several may run at the same time.
 
-    It needs the extra ``embedded``, or a redis-server 6.2 or later on PATH.
-    :class:`mqregistry.testing.InProcessRegistry` starts faster and needs no server.
+    It needs the extra ``embedded``, or redis-server 6.2 or later on PATH.
+    :class:`mqregistry.testing.InProcessRegistry` starts faster and needs no redis-server.
 
     Args:
         options: of ``mqregistry up``, e.g. ``"--compat", "4.8"``.
@@ -172,7 +172,7 @@ class LocalRegistry(AnyRegistry):
             process.stdout.close()
 
     def close(self) -> None:
-        """End it for good, and remove its folder."""
+        """End the registry, and remove its folder."""
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -181,7 +181,7 @@ class LocalRegistry(AnyRegistry):
         return (self._folder / "up.log").read_text(errors="replace")
 
     def _environment(self) -> dict[str, str]:
-        """The caller's environment without settings; XDG_RUNTIME_DIR, where commands look for an ``up``, is private."""
+        """The caller's environment without settings; XDG_RUNTIME_DIR is private, so no command finds this ``up``."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         server = os.environ.get(_SERVER)
         return kept | {"XDG_RUNTIME_DIR": str(self._folder)} | ({_SERVER: server} if server else {})

@@ -1,6 +1,6 @@
 """Defines the fixtures that pytest has when mqregistry is installed (``-p no:mqregistry`` leaves them out).
 
-Nothing is started, and nothing else is imported, before a test asks for a fixture.
+No registry is started, and no other module is imported, before a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def mq_registry_process() -> Iterator[AnyRegistry]:
-    """The registry of this run (of each xdist worker): in this process if fakeredis is installed, else in others."""
+    """The registry of this run (of each xdist worker): in this process, or in other processes without fakeredis."""
     if find_spec("fakeredis") is not None and find_spec("lupa") is not None:
         from .in_process import InProcessRegistry
 
@@ -49,14 +49,14 @@ def _processes() -> Iterator[LocalRegistry]:
 
 @pytest.fixture(scope="session")
 def mq_local_registry() -> Iterator[LocalRegistry]:
-    """A registry of this run in processes of its own; commands and other processes can reach its real Redis."""
+    """A registry of this run in processes of its own; other processes can reach its Redis."""
     with _processes() as registry:
         yield registry
 
 
 @pytest.fixture
 def mq_registry(mq_registry_process: AnyRegistry) -> Iterator[AnyRegistry]:
-    """A registry that runs and is empty: ``.address`` is its name server (:class:`.local_registry.AnyRegistry`)."""
+    """A running, empty registry: ``.address`` is its name server (:class:`.local_registry.AnyRegistry`)."""
     mq_registry_process.start()
     yield mq_registry_process
     mq_registry_process.start()
