@@ -14,7 +14,7 @@ from .silver.progress import Progress
 
 
 def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Iterator[Progress]:
-    """Write silver again, up to the change that it had reached; the next refresh then computes gold from scratch.
+    """Write silver again, up to the same change as before; the next refresh then computes all of gold again.
 
     Raises:
         LakeError: see :meth:`mqregistry.pipeline.silver.advance.Silver.advance`.

@@ -17,12 +17,12 @@ from .lake.schema import TABLES
 from .lake.tables import sql_name
 
 _LOOK_S: Final = 900.0
-_MANY_FILES: Final = 60  # in a partition: an hour's commits
-_MANY_OLD_FILES: Final = 500  # in a table: some hours' commits
+_MANY_FILES: Final = 60  # in a partition; an hour's commits make as many
+_MANY_OLD_FILES: Final = 500  # in a table; some hours' commits make as many
 
 
 class Upkeep:
-    """Maintains tables with many files during a run; the first look comes at once, so short runs maintain them, too."""
+    """Maintains tables with many files during a run; the first check is at once, so that short runs do it, too."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark

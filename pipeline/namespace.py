@@ -298,7 +298,7 @@ class NamespaceRun:
                     pass
 
     def _catch_up(self) -> None:
-        """Bring silver up to date in the run's own thread; with accept_gap it goes on behind lost changes."""
+        """Bring silver up to date in the run's own thread; with accept_gap, go on after lost changes."""
         with self._writing:
             try:
                 self._advance(self._spark, self._lake)
@@ -322,7 +322,7 @@ class NamespaceRun:
     def _look(self) -> None:
         """Report new batches, and handle the queries that ended."""
         for name, started in list(self._queries.items()):
-            is_active = started.isActive  # asked first: then all reports of an ended query are read
+            is_active = started.isActive  # asked first, so that all reports of an ended query are read
             if name in STREAMS:
                 self.batches.read(name, started, has_ended=not is_active)
             if is_active or self._queries.get(name) is not started:
@@ -361,7 +361,7 @@ class NamespaceRun:
             self._start(name)
 
     def _accept(self, stream: Name, gap: GapError) -> None:
-        """Go on behind lost entries if accept_gap is set; else raise ``gap``."""
+        """Go on after lost entries if accept_gap is set; else raise ``gap``."""
         with contextlib.closing(Stream(self._login, self._namespace, stream)) as lost:
             head = lost.head()
         if not self._accept_gap or head.epoch != self._epoch or isinstance(gap, OtherPast):

@@ -10,7 +10,7 @@ class RunReport(Protocol):
     """Takes the reports of every batch and every round; several threads call it."""
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """Note how far the lake is behind a stream: time from the last entry in the lake to the stream's newest one."""
+        """Note how far the lake is behind a stream: time from the lake's last entry to the stream's last entry."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """Count a batch that is in the lake: ``rows`` entries that can be read, and ``quarantined`` that cannot."""

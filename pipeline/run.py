@@ -46,8 +46,8 @@ def run(
 
     Raises:
         OtherWriter: another application writes to this lake.
-        As :meth:`mqregistry.pipeline.namespace.NamespaceRun.once`. With several namespaces, one that fails does not
-        stop the others: the error is raised at the end.
+        As :meth:`mqregistry.pipeline.namespace.NamespaceRun.once`. If one of several namespaces fails,
+        the others go on, and the error is raised at the end.
     """
     stop = stop or threading.Event()
     names = list(dict.fromkeys(settings.namespaces))
@@ -65,7 +65,7 @@ def run(
                 progress=progress or Unwatched(), writing=writing, stop=stop,
             )  # fmt: skip
             closing.callback(works[name].close)
-        closing.callback(set_log_level, "OFF")  # Spark logs a stack for each batch that a stop breaks off
+        closing.callback(set_log_level, "OFF")  # Spark logs a stack trace for each batch that a stop interrupts
         left, upkeep = dict(works), Upkeep(spark, lake)
         while left and not stop.is_set():
             for name, work in list(left.items()):

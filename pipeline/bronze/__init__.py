@@ -1,1 +1,1 @@
-"""Bronze: every entry of the streams as it was, and the snapshots with which a past begins."""
+"""Bronze: every entry of the streams, unchanged, and the snapshots with which a past begins."""

@@ -1,4 +1,4 @@
-"""Reads the entries again that an earlier release could not read (quarantine), and makes them usual rows of bronze."""
+"""Reads entries in quarantine again, which an earlier release could not read; readable ones become rows of bronze."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
         [[count, first_ms]] = good.agg(F.count(F.lit(1)), F.min("ms")).collect()
         read, left = read + count, left + rows.count() - count
         if count:
-            if silver.now is not None:  # before the MERGE: a kill in between only costs a refresh
+            if silver.now is not None:  # before the MERGE: a kill in between costs only a needless refresh
                 silver.tell("requarantine", touched_ms=first_ms)
             sets = ", ".join(f"{column} = s.{column}" for column in columns.names if column not in ("id_ms", "id_n"))
             spark.sql(

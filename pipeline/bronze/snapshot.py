@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
     """A snapshot in the lake.
 
     seq: the last change that it includes. ms: the time of Redis then. last_id: the entry of that change; the stream is
-    read from there on. rows: how many events the snapshot consists of.
+    read after it. rows: how many events the snapshot consists of.
     """
 
     epoch: str
@@ -55,7 +55,7 @@ class Exact(NamedTuple):
 def take(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, behind_gap: bool = False) -> Snapshot:
     """Read the tables and write them into the lake.
 
-    If the stream still has its first entry, it has the whole history: the snapshot is empty, and before that entry.
+    If the stream still has its first entry, it has the whole history: the snapshot is then empty, of the time before.
 
     Args:
         behind_gap: entries of the stream are missing, so that the snapshot must have the tables.
@@ -177,7 +177,7 @@ def _events_of(exact: Exact) -> Iterator[Change]:
                 BrokerRegistered, broker_name=name, who=who, cluster=info.cluster, addr=info.addr,
                 broker_id=info.broker_id, live=live,
             )  # fmt: skip
-    for name in names:  # the live info above also put the name into its cluster, which it may have left
+    for name in names:  # the events above also put the name into its cluster, even if it has left the cluster
         yield event(BrokerReaped, broker_name=name, row=None)
     for who, servers in sorted(tables.filter_servers.items()):
         yield event(BrokerRegistered, who=who, filter_servers=servers)
@@ -207,7 +207,7 @@ def _in_parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def write(spark: SparkSession, lake: Lake, namespace: str, snapshot: Snapshot, events: list[Change]) -> None:
-    """Write a snapshot into the lake; if one of this ``seq`` is there already, that one stays."""
+    """Write a snapshot into the lake, unless the lake already has one of this ``seq``."""
     about = msgspec.json.encode(snapshot._asdict()).decode()
     rows = [(snapshot.seq, snapshot.ms, "snapshot", 0, snapshot.rows, about)]
     rows += [

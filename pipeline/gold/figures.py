@@ -16,10 +16,10 @@ from ..lake.schema import day_text
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 NEVER: Final = 1 << 42  # later than any moment
-_MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
-_MOST_CLUSTERS: Final = 100  # of metrics
+_MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # the moment's column, in tables without periods
+_MOST_CLUSTERS: Final = 100  # in the metrics
 _WORST_TOPICS: Final = 10
-SHARES: Final = {"availability": "present_ms", "write_availability": "writable_ms"}  # share -> this / observed_ms
+SHARES: Final = {"availability": "present_ms", "write_availability": "writable_ms"}  # / observed_ms
 _RESILIENCE_MS: Final = 30 * DAY_MS
 
 

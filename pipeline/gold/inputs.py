@@ -52,7 +52,7 @@ class Inputs:
         self.versions = versions
 
     def table(self, name: str) -> DataFrame:
-        """Rows of the namespace and epoch."""
+        """The rows of a table that are of this namespace and epoch."""
         version = self.versions.get(name)
         rows = frame(self.spark, self._lake, name, *self._place, version=version)
         return rows.limit(0) if version is None else rows
@@ -63,7 +63,7 @@ class Inputs:
         Further columns are from_ms, to_ms (null: the value still held at ``now_ms``) and, for queue data, is_writable.
         """
         ended = f"to_seq <= {self._seq} AND unix_millis(valid_to) <= {now_ms}"
-        rows = (  # the conditions name columns only: then Delta skips files by their statistics
+        rows = (  # conditions on bare columns let Delta skip files by their statistics
             self.table(f"silver/{name}").where(f"from_seq <= {self._seq} AND valid_from <= timestamp_millis({now_ms})")
             .where(f"current OR to_seq > {self._seq} OR valid_to >= timestamp_millis({since_ms})")
             .selectExpr("*", "unix_millis(valid_from) AS from_ms", f"IF({ended}, unix_millis(valid_to), NULL) AS to_ms")

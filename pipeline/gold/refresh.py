@@ -1,6 +1,6 @@
 """Brings gold up to date: the statements in ``sql`` compute each day again to which new input belongs.
 
-Figures of heartbeats and lookups are computed per hour, and those of a day from its hours. One commit per table
+Figures of heartbeats and lookups are computed per hour, and the figures of a day from its hours. One commit per table
 replaces the rows of these days, so a refresh that was killed and is repeated gives the same tables.
 """
 
@@ -37,7 +37,7 @@ def refresh(
         since_ms: None: compute everything.
         flap_ms: a broker flaps if it returns after a shorter absence. If the last refresh had another value,
             everything is computed again.
-        now_ms: end of observation; default: how far silver is, or the newest heartbeat, whichever is later.
+        now_ms: end of observation; default: the time of silver's last change or of the newest heartbeat, the later one.
 
     Returns:
         Whether there was anything to do.
@@ -67,11 +67,11 @@ def refresh(
 
 
 class GoldRun:
-    """Writes the tables of gold from the day of ``since_ms`` on; each statement reads the tables before it.
+    """Writes the tables of gold from the day of ``since_ms`` on; a statement may read tables that were written before.
 
     Args:
-        inputs: are closed at the end.
-        is_new: nothing that is in the tables is kept.
+        inputs: :meth:`write` closes them.
+        is_new: all rows in the tables are replaced.
         area: another folder to write to, for a comparison.
     """
 
@@ -114,7 +114,7 @@ class GoldRun:
             self._write("refresh", make_rows(self._spark, "gold/refresh", self._place, [self._seen]))
 
     def _brokers(self) -> None:
-        """Write ``broker``; for a broker that has returned, compute all periods since it left, too."""
+        """Write ``broker``; if a broker has returned, compute also all periods since it left."""
         away_ms = self._spark.sql(
             "SELECT min(from_ms) FROM spell WHERE kind = 'away' AND from_ms < {since_ms} AND to_ms >= {since_ms}",
             since_ms=self._since_ms,

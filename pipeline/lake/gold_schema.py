@@ -54,9 +54,9 @@ GOLD: Final = {
         ("topic", _S), ("routable_ms", _I), ("broker_loss_ms", _I), ("host_loss_ms", _I), ("zone_loss_ms", _I),
         ("any_loss_ms", _I), ("score", _F, True),
     ),
-    # "topic", "unused_topic" and "missing_topic" are made of this table.
+    # "topic", "unused_topic" and "missing_topic" are computed from this table.
     "lookup": _gold(("topic", _S), ("found", _I), ("missing", _I)),
-    # How a front end heard a process in an hour; "heartbeat" is made of this table.
+    # How a front end heard a process in an hour; "heartbeat" is computed from this table.
     "front_end_heartbeat": pa.schema(columns(
         ("period_start", MOMENT), ("who", _S), ("front_end", _S), ("broker_name", _S, True),
         ("named_id_ms", _I, True), ("named_id_n", _I, True), ("beats", _I), ("refused", _I),

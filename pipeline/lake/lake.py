@@ -59,7 +59,7 @@ class Lake:
             )
 
     def path(self, name: str, area: str | None = None) -> str:
-        """The path of a table or file; area: a folder that replaces the table's layer (bronze, silver or gold)."""
+        """The path of a table or file; for area see :func:`in_area`."""
         return f"{self.root}/{in_area(name, area)}"
 
     def remove(self, area: str) -> None:
@@ -69,7 +69,7 @@ class Lake:
         self.ensured = {name for name in self.ensured if not name.startswith(area)}
 
     def exists(self, name: str) -> bool:
-        """Whether a table has been made."""
+        """Whether the table exists."""
         return self.delta(name) is not None
 
     def delta(self, name: str) -> DeltaTable | None:
@@ -94,7 +94,6 @@ class Lake:
         Args:
             columns: default: all of the schema.
             where: a pyarrow expression.
-            area: a folder that replaces the table's layer.
         """
         for column, value in (("namespace", namespace), ("epoch", epoch)):
             if value is not None:
@@ -127,7 +126,7 @@ class Lake:
         """Write a file, and remove it.
 
         Raises:
-            StartError: that is not possible.
+            StartError: the lake cannot be written.
         """
         if not self.is_local:
             raise StartError(
@@ -150,7 +149,7 @@ class Lake:
 
 
 def in_area(name: str, area: str | None) -> str:
-    """The name of a table in the lake; area: a folder that replaces the table's layer."""
+    """The name of a table in the lake; area: a folder that replaces the layer (``silver``), for temporary tables."""
     return name if area is None else f"{area}/{name.partition('/')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""Makes, reads and writes the lake's tables with Spark."""
+"""Makes, reads and writes the lake's tables with Spark; for area see :func:`mqregistry.pipeline.lake.lake.in_area`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ def sql_name(lake: Lake, name: str) -> str:
 
 
 def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) -> str:
-    """Make a table that is missing, and add columns that an older release did not have; returns its name in SQL.
-
-    Args:
-        area: a folder that replaces the table's layer.
-    """
+    """Make a table that is missing, and add columns that an older release did not have; returns its name in SQL."""
     schema, partitions = TABLES[name]
     name = in_area(name, area)
     if name in lake.ensured:
@@ -66,7 +62,6 @@ def frame(
     """The rows of a namespace and epoch, without these two columns.
 
     Args:
-        area: a folder that replaces the table's layer.
         version: of the table; None: the newest.
     """
     ensure(spark, lake, name, area)
@@ -104,7 +99,6 @@ def replace(
 
     Args:
         where: replace only the rows that this SQL condition selects.
-        area: a folder that replaces the table's layer.
     """
     ensure(spark, lake, name, area)
     of_owner = {column: F.lit(value) for column, value in zip(OWNER, owner, strict=True)}

@@ -25,9 +25,9 @@ from ..lake.tables import frame
 from ..redis_stream.ranges import OLDEST, EntryId, parse_id
 from ..silver import progress
 
-ROWS_SHOWN: Final = 10  # of one table that differ
+ROWS_SHOWN: Final = 10  # differing rows of one table
 _TRIES: Final = 3
-_EXACT: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}  # of JSON
+_EXACT: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}  # options of to_json
 
 _ENTRIES: Final = """
 WITH held AS (
@@ -193,5 +193,5 @@ def compare_gold(
         count, differences = _differ("gold", sides, _texts)
         if last(lake, *place) == seen:
             return count, seen.now_ms, differences
-        # a refresh came in between
+        # a refresh has written gold meanwhile: compare again
     return 0, -1, []

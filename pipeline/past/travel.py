@@ -34,8 +34,9 @@ _Answer = TypeVar("_Answer")
 class LastBeat(NamedTuple):
     """When a process was last heard before an instant, and through how many front ends at that time.
 
-    No event shows that a front end ended, or that a broker left it. So a front end counts if its last heartbeat of the
-    process is older than the newest one by at most 1.5 times the longest pause of this process at any front end.
+    No event shows that a front end ended, or that a process stopped sending to it. So a front end counts if its last
+    heartbeat of the process is older than the newest heartbeat by at most 1.5 times the longest pause of the process at
+    any front end.
     """
 
     ms: int
@@ -76,7 +77,7 @@ class EpochPast:
     """One epoch of a namespace, as silver has it.
 
     Args:
-        known: how far silver is.
+        known: silver's last step.
         area: another folder for silver's tables.
     """
 
@@ -165,7 +166,7 @@ class EpochPast:
         return [(name, ValueOrigin(_ms(since), _by(by))) for name, since, by in rows]
 
     def end_of(self, topic: str, at_ms: int) -> End | None:
-        """How a topic ended that does not exist at an instant; None: it had never existed."""
+        """How a topic ended that did not exist at an instant; None: it never existed before."""
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
         ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= at) & (pc.field("to_seq") <= seq)
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]
@@ -236,7 +237,7 @@ class EpochPast:
         """The last heartbeats before an instant.
 
         Args:
-            timeouts: who -> its heartbeats count if they are at most this old (ms) at the instant.
+            timeouts: who -> the greatest age (ms) of heartbeats that count.
         """
         since_ms = at_ms - max(timeouts.values(), default=0)
         if not timeouts:
@@ -279,7 +280,7 @@ _beat = msgspec.json.Decoder(_LastBeat)
 
 
 def find_past(lake: Lake, namespace: str, at_ms: int) -> EpochPast:
-    """The epoch of a namespace that was live at an instant.
+    """The epoch that a namespace had at an instant.
 
     Raises:
         LakeError: the lake has nothing of the namespace, or does not know this instant; the message says why.

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 _N_BITS: Final = 24  # ids within one millisecond that the search distinguishes
 _N_MASK: Final = (1 << _N_BITS) - 1
-_PROBES: Final = 128  # at most, for one place
-_SAMPLES: Final = 96  # of a Density
+_PROBES: Final = 128  # at most, in one search
+_SAMPLES: Final = 96  # at most, for one Density
 _CELLS: Final = 32
 UNKNOWN: Final = -1
 
@@ -63,7 +63,7 @@ def _scalar(entry_id: EntryId) -> int:
 def find_seq(
     at_or_before: Callable[[EntryId], Position], low: Position, high: Position, seq: int, slack: int
 ) -> Position:
-    """Find an entry after ``low`` whose number is at most ``seq``, and at most ``slack`` less if the probes suffice.
+    """Find an entry after ``low`` with a number of at most ``seq``, and at least ``seq - slack`` if the probes suffice.
 
     If the first entry after ``low`` has a number above ``seq``, that entry is returned: a reader must make progress.
 

@@ -57,7 +57,7 @@ class StreamHead(NamedTuple):
     """The state of a stream at one moment. first: None when it is empty. max_deleted: None before Redis 7."""
 
     epoch: str
-    seq: int  # the namespace's last change, a moment earlier
+    seq: int  # the namespace's last change, read a moment before the rest
     exists: bool
     first: Entry | None
     last_generated: EntryId
@@ -273,7 +273,7 @@ class Stream:
             )
 
     def _follow(self, entries: list[Entry], seqs: list[int], seq: int, unread: int) -> tuple[int, int]:
-        """Check that the numbers of changes go on after ``seq`` and ``unread`` unreadable ones; returns both, new."""
+        """Check that the numbers go on after ``seq`` and ``unread`` unreadable changes; returns both, updated."""
         if seq != UNKNOWN and seqs == list(range(seq + 1, seq + 1 + len(seqs))):
             return seqs[-1], 0
         for entry, number in zip(entries, seqs, strict=True):

@@ -12,7 +12,7 @@ from .facts import EVENTS, ReportFacts, Row
 from .formats import length, moment, share
 from .headlines import unwritable
 
-MOST_ROWS: Final = 50  # brokers that a plot shows: the worst
+MOST_ROWS: Final = 50  # in a plot: the worst brokers
 _MOST_SPELLS: Final = 4_000
 _MOST_COLUMNS: Final = 180
 _GOOD, _WARN, _BAD = "#2a9d8f", "#e9a820", "#d1495b"
@@ -22,7 +22,7 @@ _BEATS: Final = {
     "on time": "#2a9d8f55", "late": "#f3d98b", "1 missed": "#f0a202", "2 to 5 missed": "#e4572e",
     "more missed": "#a3123b",
 }  # fmt: skip
-_LATE: Final = 1.2  # times the usual interval
+_LATE: Final = 1.2  # times the usual interval: a longer wait is late
 _LABEL_ROOM: Final = 1.2  # the axis is longer than the longest bar by this factor: room for the label
 _SHORTEST_MS: Final = 60_000  # a time axis is at least this long
 
@@ -212,7 +212,7 @@ def _spec(chart: Any, height: Any = None) -> Chart:
     sized = chart.properties(width="container", **({"height": height} if height is not None else {}))
     spec: Chart = sized.to_dict()
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    spec.pop("config", None)  # the page has one for light and one for dark
+    spec.pop("config", None)  # the page sets one for light and one for dark
     return spec
 
 

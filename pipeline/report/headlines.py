@@ -64,7 +64,7 @@ def headlines(facts: ReportFacts) -> list[Headline]:
 
 
 def unwritable(spells: list[Spell]) -> list[Spell]:
-    """Stretches without a writable queue; absent and read-only spells that follow on each other are one stretch."""
+    """The times in which brokers had no writable queue; consecutive absent and read-only spells count as one time."""
     found: list[Spell] = []
     for spell in spells:
         if spell.state in ("writable", "unknown"):

@@ -37,7 +37,7 @@ def write(
     """Write the report that :func:`make` makes; returns its facts.
 
     Raises:
-        LakeError: as :func:`make` raises it; ``out`` is as it was.
+        LakeError: as :func:`make` raises it; ``out`` is then unchanged.
     """
     found, page = make(lake, namespace, from_ms=from_ms, to_ms=to_ms)
     unfinished = out.with_name(f".{out.name}.unfinished")

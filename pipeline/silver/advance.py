@@ -1,4 +1,4 @@
-"""Brings silver up to date in steps: the first takes in the snapshot, each further one a chunk of bronze's changes.
+"""Brings silver up to date in steps: the first takes in the snapshot, each later step a chunk of bronze's changes.
 
 Each step writes the tables that it changes and then a row of ``silver/progress``, which makes the step count. A step
 that was killed before that is repeated, with the same result.
@@ -37,7 +37,7 @@ class Silver:
     """Silver of one epoch of a namespace.
 
     Args:
-        area: another folder for the tables, all of which are made again there; no progress is written.
+        area: another folder, in which all tables are made again; no progress is written.
 
     Attributes:
         now: the last step; None before the first.

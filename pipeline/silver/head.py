@@ -101,7 +101,7 @@ class HeadReplay:
     def _cell(self, table: str, *values: Any, gone: bool = False) -> None:
         row: list[Any] = [None] * len(HEAD_CELLS)
         row[0] = table
-        for place, value in zip(_PLACES[table], values, strict=False):  # a cell that is gone has its key alone
+        for place, value in zip(_PLACES[table], values, strict=False):  # a cell that is gone has only its key
             row[place] = value
         row[_FIRST_AT:] = (gone, *self._at)
         self.cells.append(tuple(row))

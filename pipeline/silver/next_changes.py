@@ -112,7 +112,7 @@ class ClockSetBack(LakeError):
     def __init__(self, namespace: str, seq: int, from_ms: int, to_ms: int) -> None:
         super().__init__(
             f"the clock of Redis was set back by {(from_ms - to_ms) / 1000:,.0f} s up to change {seq} of namespace "
-            f"{namespace!r}: 'mqregistry pipeline backfill' puts the moments before it right"
+            f"{namespace!r}: 'mqregistry pipeline backfill' corrects the earlier moments"
         )
 
 

@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class ClockStep(NamedTuple):
-    """Before change ``seq``, the clock of Redis was set back from from_ms to to_ms."""
+    """Before change ``seq``, the clock of Redis was set back, from ``from_ms`` to ``to_ms``."""
 
     seq: int
     from_ms: int

@@ -1,8 +1,8 @@
 """Finds the two jars with which Spark reads and writes Delta tables, or has Spark fetch them.
 
 They come from the first of these places that has them: the user's ``spark.jars`` or ``spark.jars.packages`` (from
-``--conf`` or spark-submit); the folder of ``--jars`` or MQREGISTRY_DELTA_JARS; the folder that
-``mqregistry pipeline jars`` fills if it is given none; Maven Central, from where Spark fetches them.
+``--conf`` or spark-submit); the folder of ``--jars`` or MQREGISTRY_DELTA_JARS; the default
+folder of ``mqregistry pipeline jars``; Maven Central, from where Spark fetches them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DELTA: Final = (
 
 
 def own_folder() -> Path:
-    """The folder that ``mqregistry pipeline jars`` fills when it is given none."""
+    """The default folder of ``mqregistry pipeline jars``."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "mqregistry" / "jars"
 

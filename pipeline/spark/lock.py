@@ -1,6 +1,6 @@
 """Lets only one application at a time write to a lake, because two may overwrite each other's commits.
 
-Delta commits by renaming a file to a name that must not exist yet: it looks, then renames. Its lock (LocalLogStore)
+Delta commits by renaming a file to a name that must not exist yet: it checks, then renames. Its lock (LocalLogStore)
 covers one Java only, and a rename on a local file system replaces what another Java put there in between.
 
 Spark's Java holds our lock, because it may still write for some seconds after its Python was killed.

@@ -25,7 +25,7 @@ _READS: Final = ("SELECT", "EXPLAIN")
 _NO_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
 _LOCKED: Final = {
     "enable_external_access": "false",  # files, networks, extensions, other databases
-    "temp_directory": "",  # DuckDB writes no files either when memory runs out
+    "temp_directory": "",  # DuckDB writes no temporary files when memory runs out
 }
 
 
@@ -114,7 +114,7 @@ class Door:
 
 
 def _known(sql: str, names: dict[str, str]) -> list[str]:
-    """The views whose names occur as words in a query; a word may mean something else, which does no harm."""
+    """The views whose names occur as words in a query. If a word means something else, an extra view does no harm."""
     dotted = set(re.findall(r"\w+(?:\.\w+)?", sql.lower()))
     words = dotted | {word for one in dotted for word in one.split(".")}
     return [name for name in names if name in words]
