@@ -125,7 +125,7 @@ FRONT: Final = (
                "or vector(0)", "short", _ANY_IS_BAD),),
     ),
     Front(
-        "Brokers", "Broker processes that are there; and how many fewer there are than in the hour before.", "/brokers",
+        "Brokers", "Broker processes in the tables, and how many fewer they are than in the hour before.", "/brokers",
         (Query("alive", _told("brokers_alive"), "short", _NONE_IS_BAD),
          Query("gone and not back", f"sum(max by (namespace) (max_over_time({_of('brokers_alive')}[1h]))) - "
                f"{_told('brokers_alive')}", "short", {0: _GOOD, 1: _LOOK, 3: _BAD}),
@@ -136,7 +136,7 @@ FRONT: Final = (
         (Query("topics", _told("topics_unwritable"), "short", _ANY_IS_BAD),),
     ),
     Front(
-        "Front ends", "Those that are ready, and others that Redis still knows: not ready, draining, gone.",
+        "Front ends", "Ready front ends, and others that Redis still knows: not ready, draining, gone.",
         "/front-ends",
         (Query("ready", f"{_told('front_ends', state='ready')} or vector(0)", "short", {0: _BAD, 1: _LOOK, 2: _GOOD}),
          Query("others", _told("front_ends", "namespace, state", state="not_ready|draining|gone"), "short",
@@ -144,28 +144,28 @@ FRONT: Final = (
     ),
     Front(
         "Front ends behind the changes",
-        "Age of the last change when the slowest worker had it; and workers that may answer from old tables.",
+        "Age of the last change when the slowest worker applied it, and workers whose tables may be old.",
         "/front-ends",
         (Query("lag", f"max({_of('view_lag_seconds')})", "s", {0: _GOOD, 1: _LOOK, 5: _BAD}),
          Query("workers that may be behind", f"sum({_of('view_stale')})", "short", _ANY_IS_BAD)),
     ),
     Front(
-        "Redis", "Workers that cannot reach it; the 99th percentile of a read; memory, of maxmemory if that is set.",
+        "Redis", "Workers that cannot reach Redis; 99th percentile of a read; used share of maxmemory, if it is set.",
         "/front-ends",
-        (Query("workers without it", f"sum({_of('redis_away')})", "short", _ANY_IS_BAD),
+        (Query("workers without Redis", f"sum({_of('redis_away')})", "short", _ANY_IS_BAD),
          Query("read p99", _p99("redis_read_seconds", "namespace"), "s", {0: _GOOD, 0.02: _LOOK, 0.25: _BAD}),
          Query("memory", f"max({_of('redis_memory_bytes')} / ({_of('redis_memory_limit_bytes')} > 0))",
                "percentunit", {0: _GOOD, 0.7: _LOOK, 0.85: _BAD})),
     ),
     Front(
-        "Expiry of silent brokers", "Sweepers that sweep, and for how long a silent broker should have been removed.",
+        "Expiry of silent brokers", "Sweepers that run, and how long ago a silent broker should have been removed.",
         "/brokers?sort=left",
         (Query("sweepers", f"min(max by (namespace) ({_of('sweepers')}))", "short", _NONE_IS_BAD),
          Query("overdue", f"max({_of('broker_overdue_seconds')})", "s", {0: _GOOD, 5: _LOOK, 30: _BAD})),
     ),
     Front(
-        "Readers of the streams", "How far the slowest one, mostly the pipeline, is behind; and readers with a gap.",
-        "/streams",
+        "Readers of the streams",
+        "How far the slowest reader (mostly the pipeline) is behind, and readers that lost entries.", "/streams",
         (Query("behind", f"max({_of('stream_reader_behind_seconds')})", "s", {0: _GOOD, 600: _LOOK, 3600: _BAD}),
          Query("lost entries", _told("stream_reader_lost", "namespace, reader, stream"), "short", _ANY_IS_BAD)),
     ),
@@ -175,7 +175,7 @@ FRONT: Final = (
          Query("errors", f"sum(rate({_of('lookups_total', result='error')}[5m]))", "reqps", _ANY_IS_BAD_RATE)),
     ),
     Front(
-        "Registrations", "Of brokers, heartbeats too, at all front ends; failures were refused or ended in an error.",
+        "Registrations", "Registrations and heartbeats at all front ends; failures were refused or ended in an error.",
         "/changes",
         (Query("a second", f"sum(rate({_of('registrations_total')}[5m]))", "reqps", _NONE_IS_BAD_RATE),
          Query("failures", f"sum(rate({_of('registrations_total', path='refused|error')}[5m]))", "reqps",
@@ -188,7 +188,7 @@ FRONT: Final = (
                {0: _GOOD, 10: _LOOK, 100: _BAD}),), graph=True,
     ),
     Front(
-        "Lookup, 99th percentile", "In a worker, from the request to its answer, by front end.", "/front-ends",
+        "Lookup, 99th percentile", "Time in a worker from the request to its answer, by front end.", "/front-ends",
         (Query("{{instance}}", _p99("request_seconds", "instance", group="lookup"), "s",
                {0: _GOOD, 0.01: _LOOK, 0.1: _BAD}),), graph=True,
     ),
