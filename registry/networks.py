@@ -86,9 +86,6 @@ class Networks:
         """The list in a setting's text: ``127.0.0.0/8;::1;10.1.2.3``."""
         return cls(part for part in text.split(";") if part.strip())
 
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
-
     def has(self, address: Address | None) -> bool:
         """Whether the address is in one of the networks; an unknown address (None) is in none."""
         if address is None:

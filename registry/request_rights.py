@@ -142,11 +142,6 @@ def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
     return tuple(needs)
 
 
-def _watch(command: Command, rows: Resources) -> tuple[Need, ...]:
-    """Need the right on the route of each watched topic."""
-    return (Need(Right.ROUTE, rows),)
-
-
 _register: Final = _on(Right.REGISTER, (Kind.CLUSTER, "clusterName"), (Kind.BROKER, "brokerName"))
 _kv_write: Final = _on(Right.KV_WRITE, (Kind.KV, "namespace"))
 _kv_read: Final = _on(Right.KV_READ, (Kind.KV, "namespace"))
@@ -176,7 +171,7 @@ REQUESTS: Final[Mapping[int, Request]] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: Request(_perm, NO_BODY_BYTES),
     RequestCode.GET_BROKER_MEMBER_GROUP: Request(_on(Right.LIST, (Kind.CLUSTER, "clusterName")), NO_BODY_BYTES),
     RequestCode.BROKER_HEARTBEAT: Request(_register, NO_BODY_BYTES),
-    ROUTE_WATCH: Request(_watch, MAX_WATCH_BYTES),
+    ROUTE_WATCH: Request(lambda command, topics: (Need(Right.ROUTE, topics),), MAX_WATCH_BYTES),
 }
 
 FOR_A_BROKER: Final = frozenset(code for code, row in REQUESTS.items() if row.needs is _register)

@@ -26,6 +26,7 @@ from mqregistry.server.limits.rates import Rates
 from mqregistry.server.process.figures.metrics_table import OF_PIPELINE, Series
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, FrontEndWorkers, Status
+from mqregistry.server.process.stream_metrics import stream_series
 from mqregistry.store.store import CallTimes, RedisFigures
 from mqregistry.store.streams import Alarm, ReaderPosition, StreamReader, StreamState, Survey
 
@@ -113,7 +114,7 @@ def page(port):
 def test_every_documented_metric_is_exported_and_every_exported_one_is_documented(fleet, http_port):
     fleet.told(0, told())
     reader = StreamReader(1, {"changes": ReaderPosition("1-0")})
-    fleet.survey(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader}))
+    fleet.show("streams", stream_series(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader})))
     fleet.sweeps.alarmed(Alarm("near", "changes", "reader"))
     fleet.show("redis", [Series(f"redis_{name}", "", 1) for name in RedisFigures._fields])
     fleet.show("fleet", [Series("front_ends", "ready", 1), Series("sweepers", "", 1)])

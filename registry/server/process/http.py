@@ -38,7 +38,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path == "/healthz":
             why = self.server.hangs()
             status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-            self._answer(status, f"{why or 'ok'}\n".encode(), "text/plain; charset=utf-8")
+            self._answer(status, f"{why or 'ok'}\n".encode())
         elif path == "/readyz":
             reasons = self.server.fleet.not_ready()
             status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
@@ -51,16 +51,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, body, content_type)
         elif path == "/rocketmq/nsaddr":
             if addresses := self.server.known.addresses():
-                self._answer(HTTPStatus.OK, addresses, "text/plain; charset=utf-8")  # without a line end
+                self._answer(HTTPStatus.OK, addresses)  # without a line end
             else:  # RocketMQ's clients then keep the addresses that they have
-                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no front end is ready\n", "text/plain; charset=utf-8")
+                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no front end is ready\n")
         elif path == "/http_sd":
             self._answer(HTTPStatus.OK, self.server.known.targets(), "application/json")
         else:
-            self._answer(
-                HTTPStatus.NOT_FOUND, b"try /metrics, /healthz, /readyz, /rocketmq/nsaddr or /http_sd\n",
-                "text/plain; charset=utf-8",
-            )  # fmt: skip
+            self._answer(HTTPStatus.NOT_FOUND, b"try /metrics, /healthz, /readyz, /rocketmq/nsaddr or /http_sd\n")
 
     do_HEAD = do_GET
 
@@ -76,7 +73,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             super().handle_one_request()
 
-    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+    def _answer(self, status: HTTPStatus, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -142,19 +139,16 @@ class HttpServer(http.server.ThreadingHTTPServer):
     def verify_request(self, request: Any, client_address: object) -> bool:
         """Limit the number of threads: a new client replaces the oldest one, which most likely hangs."""
         if not self._free.acquire(blocking=False):
-            self._close_the_oldest()
+            with self._open_lock:
+                oldest = next(iter(self._open), None)
+            if oldest is not None:
+                with contextlib.suppress(OSError):  # it has just been closed
+                    oldest.shutdown(socket.SHUT_RDWR)
             if not self._free.acquire(timeout=_PLACE_S):
                 return False
         with self._open_lock:
             self._open[request] = None
         return True
-
-    def _close_the_oldest(self) -> None:
-        with self._open_lock:
-            oldest = next(iter(self._open), None)
-        if oldest is not None:
-            with contextlib.suppress(OSError):  # it has just been closed
-                oldest.shutdown(socket.SHUT_RDWR)
 
     def process_request_thread(self, request: Any, client_address: object) -> None:
         """Serve one connection in its thread."""

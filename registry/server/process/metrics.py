@@ -16,7 +16,6 @@ from ... import __version__
 from ...durations import Told, add_up, buckets
 from ...queued_output import dropped_lines
 from ...store.store import CallTimes
-from ...store.streams import Survey
 from .figures.metrics_table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Series, of_counters, of_durations
 from .figures.pipeline_status import PipelineStatus
 from .figures.sweeper_status import SweeperStatus, Sweeps
@@ -71,7 +70,6 @@ class FrontEndWorkers:
         self._ended = _Totals()
         self.draining = False
         self.restarts = 0
-        self._survey: Survey | None = None
         self._shown: dict[str, list[Series]] = {}
         self._started_s = time.time()
         self.sweeps = Sweeps()
@@ -90,11 +88,6 @@ class FrontEndWorkers:
             told = self._told.pop(index, None)
             if told is not None:
                 self._ended.add(told.status.counters, told.status.durations)
-
-    def survey(self, survey: Survey | None) -> None:
-        """Set the state of the streams and their readers; None: unknown, and not shown."""
-        with self._lock:
-            self._survey = survey
 
     def show(self, source: str, series: Iterable[Series]) -> None:
         """Show these values of a source instead of those that it gave before."""
@@ -143,7 +136,6 @@ class FrontEndWorkers:
             labelled += (series for shown in self._shown.values() for series in shown)
             answering = sum(told.status.ready and now - told.at <= SILENT_S for told in self._told.values())
             totals.add(self._ended.counted, self._ended.durations)
-            labelled += _stream_series(self._survey) if self._survey is not None else ()
         for status in heard:
             totals.add(status.counters, status.durations)
         totals.add({"log_lines_dropped_total": dropped_lines()}, {})
@@ -190,19 +182,6 @@ def _of_workers(heard: Mapping[int, Status]) -> Iterator[Series]:
         yield Series("tls_end_seconds", what, min(ends))
     for cluster, role, number in newest.roles:
         yield Series("brokers", cluster, number, second=role)
-
-
-def _stream_series(survey: Survey) -> Iterator[Series]:
-    for stream, state in sorted(survey.streams.items()):
-        yield Series("stream_entries", stream, state.entries)
-        if state.bytes >= 0:
-            yield Series("stream_bytes", stream, state.bytes)
-    for name, reader in sorted(survey.readers.items()):
-        yield Series("stream_reader_silent_seconds", name, max(0, survey.now_ms - reader.seen_ms) / 1000)
-        for stream, position in sorted(reader.positions.items()):
-            yield Series("stream_reader_behind", name, position.behind, second=stream)
-            yield Series("stream_reader_behind_seconds", name, position.behind_ms / 1000, second=stream)
-            yield Series("stream_reader_lost", name, position.state == "lost", second=stream)
 
 
 Shows = FrontEndWorkers | SweeperStatus | PipelineStatus

@@ -6,20 +6,9 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple
+from typing import Final
 
 _MAX_LINE_BYTES: Final = 1024 * 1024
-
-
-class Pipe(NamedTuple):
-    """A pipe that a worker writes to; fd: the worker's end."""
-
-    reader: asyncio.StreamReader
-    fd: int
-
-    def release(self) -> None:
-        """Close the worker's end in this process, once the worker has it."""
-        os.close(self.fd)
 
 
 class LineWriter:
@@ -46,15 +35,18 @@ class LineWriter:
 
 
 @contextlib.asynccontextmanager
-async def open_pipe() -> AsyncIterator[Pipe]:
-    """A pipe, whose reader is closed at the end of the context. OSError: this process may open no more files."""
+async def open_pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
+    """A pipe: its reader, and the worker's end, which the caller must close. OSError: too many files are open.
+
+    The reader is closed at the end of the context.
+    """
     read_fd, write_fd = os.pipe()
     reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_fd, "rb", 0)
     )
     try:
-        yield Pipe(reader, write_fd)
+        yield reader, write_fd
     finally:
         transport.close()
 

@@ -260,21 +260,21 @@ class Supervisor:
 
     async def _run_worker(self, index: int) -> tuple[str, str]:
         """Run one worker process to its end; returns how it ended, and its own reason."""
-        async with open_pipe() as status, open_pipe() as log:
+        async with open_pipe() as (status, status_fd), open_pipe() as (log, log_fd):
             try:
-                process = await self._make(index, status.fd, log.fd)
+                process = await self._make(index, status_fd, log_fd)
             except (OSError, ValueError) as error:
                 return f"it could not be started: {error}", ""
             finally:
-                status.release()
-                log.release()
+                os.close(status_fd)
+                os.close(log_fd)
             self._processes[index] = process
             if self.stopping.is_set():  # the stop came while this process was being made
                 self._signal_workers(signal.SIGTERM)
-            relay = asyncio.create_task(_relay(log.reader, logging.getLogger(f"worker {index + 1}")))
+            relay = asyncio.create_task(_relay(log, logging.getLogger(f"worker {index + 1}")))
             watch = asyncio.create_task(self._watch(index, process))
             try:
-                reason = await self._listen_to(index, status.reader)
+                reason = await self._listen_to(index, status)
                 code = await process.wait()
                 await relay
             finally:

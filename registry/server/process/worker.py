@@ -55,7 +55,7 @@ from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
 from .authentication import Authentication
 from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
-from .figures.worker_status import StatusSources, status
+from .figures.worker_status import status
 from .java_log import log_kv, log_removal
 from .memory import freeze_after_long_collections, keep_large_blocks, trim_after_bursts
 from .pipes import LineWriter
@@ -336,13 +336,13 @@ class Worker:
 
     async def _report(self, connections: Connections, tls: Tls) -> None:
         stores = (self._store, self._lease_store, self._tail_store)
-        sources = StatusSources(
-            self._view, self._follower, self._lease_loop, self._context, connections, tls, self._authentication, stores,
-            self._changes, self._unwritable, self._loop_delays,
-        )  # fmt: skip
         while True:
             await asyncio.sleep(_STATUS_EVERY_S)
-            self._say(status(sources, waits_for_redis=self._waits_for_redis))
+            line = status(
+                self._view, self._follower, self._lease_loop, self._context, connections, tls, self._authentication,
+                stores, self._changes, self._unwritable, self._loop_delays, waits_for_redis=self._waits_for_redis,
+            )  # fmt: skip
+            self._say(line)
 
 
 def main(spec_json: bytes | str) -> int:
@@ -351,7 +351,9 @@ def main(spec_json: bytes | str) -> int:
     if spec.parent:
         end_with_parent(spec.parent)
     queue_output()  # a supervisor that is paused reads no log
-    configure_logging(spec)
+    handler = logging.StreamHandler(sys.stderr)  # the supervisor logs these lines under the worker's name
+    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s - %(message)s"))
+    logging.basicConfig(level=spec.settings.log_level.upper(), handlers=[handler])
     keep_large_blocks()
     os.set_blocking(spec.status_fd, False)
     started = time.monotonic()
@@ -370,10 +372,3 @@ def main(spec_json: bytes | str) -> int:
         return EXIT_COULD_NOT_START
     logger.info("served for %.1f s", time.monotonic() - started)
     return 0
-
-
-def configure_logging(spec: Spec) -> None:
-    """Log to stderr; the supervisor reads these lines, and logs them under the worker's name."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s - %(message)s"))
-    logging.basicConfig(level=spec.settings.log_level.upper(), handlers=[handler])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from ....durations import add_up
 from ....queued_output import dropped_lines
@@ -19,30 +20,18 @@ from ..authentication import Authentication
 from .worker_figures import ChangeCounts, LoopDelays, UnwritableTopics, process_figures, roles
 
 
-class StatusSources(NamedTuple):
-    """The parts of a worker that its status comes from. stores: the stores whose Redis calls are counted."""
-
-    view: View
-    follower: Follower
-    lease_loop: LeaseLoop
-    context: RequestContext
-    connections: Connections
-    tls: Tls
-    authentication: Authentication
-    stores: tuple[Store, ...]
-    changes: ChangeCounts
-    unwritable: UnwritableTopics
-    loop_delays: LoopDelays
-
-
-def status(of: StatusSources, *, waits_for_redis: bool) -> dict[str, Any]:
-    """The members of a status line, as ``Status`` has them."""
-    view, renewal, context = of.view, of.lease_loop.renewal, of.context
+def status(
+    view: View, follower: Follower, lease_loop: LeaseLoop, context: RequestContext, connections: Connections, tls: Tls,
+    authentication: Authentication, stores: Iterable[Store], changes: ChangeCounts, unwritable: UnwritableTopics,
+    loop_delays: LoopDelays, *, waits_for_redis: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The members of a status line, as ``Status`` has them; stores: the stores whose Redis calls are counted."""
+    renewal = lease_loop.renewal
     by_role, without_master = roles(view.tables.brokers)
     grace_ms = context.settings.broker_channel_expired_time_ms
     overdue_ms = renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0
     failures = Counter[str]()
-    for store in of.stores:
+    for store in stores:
         failures.update(store.times.counters())
     return {
         "event": "status",
@@ -52,33 +41,33 @@ def status(of: StatusSources, *, waits_for_redis: bool) -> dict[str, Any]:
         "gauges": {
             "view_stale": float(view.freshness is not Freshness.FRESH),
             "view_seq": view.seq,
-            "view_lag_seconds": of.follower.lag_ms / 1000,
+            "view_lag_seconds": follower.lag_ms / 1000,
             "grace": float(renewal is not None and renewal.now_ms < renewal.up_since_ms + grace_ms),
             "broker_overdue_seconds": overdue_ms / 1000,
-            "connections": len(of.connections.all),
-            "held_bytes": of.connections.held.bytes,
+            "connections": len(connections.all),
+            "held_bytes": connections.held.bytes,
             "channels": len(context.channels),
             "closes_pending": context.channels.closes_pending,
             "brokers_alive": sum(len(row.broker_addrs) for row in view.tables.brokers.values()),
             "topics": len(view.tables.topics),
             "rate_addresses": context.rates.addresses,
             "broker_names_without_master": without_master,
-            "topics_unwritable": of.unwritable.number,
-            "loop_lag_seconds": of.loop_delays.take_most_s(),
-            **of.authentication.gauges(),
+            "topics_unwritable": unwritable.number,
+            "loop_lag_seconds": loop_delays.take_most_s(),
+            **authentication.gauges(),
         },
         "roles": by_role,
-        "certificates_end_s": of.tls.ends,
+        "certificates_end_s": tls.ends,
         **process_figures(),
         "counters": {
             "view_rebuilds_total": view.load_id,
-            **context.counters.report(), **of.changes.report(), **context.rates.report(), **failures,
-            **of.authentication.counters(), "log_lines_dropped_total": dropped_lines(),
+            **context.counters.report(), **changes.report(), **context.rates.report(), **failures,
+            **authentication.counters(), "log_lines_dropped_total": dropped_lines(),
         },
         "durations": {
-            **add_up(store.times.durations() for store in of.stores),
+            **add_up(store.times.durations() for store in stores),
             **context.counters.told_durations(),
-            "change_visible_seconds": of.follower.visible_after.told(),
-            "loop_delay_seconds": of.loop_delays.durations.told(),
+            "change_visible_seconds": follower.visible_after.told(),
+            "loop_delay_seconds": loop_delays.durations.told(),
         },
     }  # fmt: skip

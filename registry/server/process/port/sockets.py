@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ....config.settings import Settings
 from ....errors import StartError
@@ -65,7 +65,12 @@ async def when_free(make: Callable[[], T], stopping: asyncio.Event) -> T:
         await wait_within(stopping, _TRY_EVERY_S)
 
 
-def _open(host: str, port: int) -> tuple[socket.socket, Any]:
+def bind(host: str, port: int) -> socket.socket:
+    """Open a socket and bind it to the port; it accepts no connection before its owner listens.
+
+    Raises:
+        StartError: the port is taken (PortTaken) or may not be used; the message says which and what to do.
+    """
     try:
         # as bytes: for a str Python would import the codec of international names
         name = host.encode() if host.isascii() else host
@@ -82,16 +87,6 @@ def _open(host: str, port: int) -> tuple[socket.socket, Any]:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
         opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
-    return opened, address
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Open a socket and bind it to the port; it accepts no connection before its owner listens.
-
-    Raises:
-        StartError: the port is taken (PortTaken) or may not be used; the message says which and what to do.
-    """
-    opened, address = _open(host, port)
     try:
         opened.bind(address)
     except OSError as error:
