@@ -17,31 +17,25 @@ EXAMPLES: Final = {
     "route": "mqregistry route orders --follow",
     "tables": "mqregistry tables topicQueueTable",
     "front-ends": "mqregistry front-ends",
-    "topic": "mqregistry topic delete orders",
     "topic delete": "mqregistry topic delete orders --cluster DefaultCluster",
-    "kv": "mqregistry kv list",
+    "kv list": "mqregistry kv list ORDER_TOPIC_CONFIG",
     "kv delete": "mqregistry kv delete ORDER_TOPIC_CONFIG orders",
     "kv export": "mqregistry kv export > kvConfig.json",
     "kv get": "mqregistry kv get ORDER_TOPIC_CONFIG orders",
     "kv import": "mqregistry kv import kvConfig.json --dry-run",
-    "kv list": "mqregistry kv list ORDER_TOPIC_CONFIG",
     "kv put": "mqregistry kv put ORDER_TOPIC_CONFIG orders 'broker-a:4;broker-b:4'",
-    "config": "mqregistry config export",
     "config export": "mqregistry config export > shared.properties",
     "config get": "mqregistry config get orderMessageEnable",
     "config import": "mqregistry config import shared.properties",
     "config set": "mqregistry config set orderMessageEnable=true",
-    "auth": "mqregistry auth user list",
+    "auth user list": "mqregistry auth user list --json",
     "auth mode": "mqregistry auth mode observe",
-    "auth user": "mqregistry auth user list",
     "auth user add": "mqregistry auth user add billing --role client",
     "auth user disable": "mqregistry auth user disable billing",
     "auth user enable": "mqregistry auth user enable billing",
-    "auth user list": "mqregistry auth user list --json",
     "auth user remove": "mqregistry auth user remove billing",
     "auth user set": "mqregistry auth user set billing --role operator",
     "auth user show": "mqregistry auth user show billing",
-    "auth secret": "mqregistry auth secret add billing",
     "auth secret add": "mqregistry auth secret add billing",
     "auth secret drop": "mqregistry auth secret drop billing 1",
     "auth secret list": "mqregistry auth secret list billing",
@@ -55,11 +49,9 @@ EXAMPLES: Final = {
     "streams": "mqregistry streams",
     "backup": "mqregistry backup registry.backup",
     "restore": "mqregistry restore registry.backup",
-    "broker": "mqregistry broker wipe broker-a",
+    "broker wipe": "mqregistry broker wipe broker-a",
     "broker forget": "mqregistry broker forget broker-a",
     "broker restore": "mqregistry broker restore broker-a",
-    "broker wipe": "mqregistry broker wipe broker-a",
-    "pipeline": "mqregistry pipeline run --once",
     "pipeline run": "mqregistry pipeline run --lake /var/lib/mqregistry/lake --metrics-port 10879",
     "pipeline audit": "mqregistry pipeline audit --since-last",
     "pipeline backfill": "mqregistry pipeline backfill",
@@ -71,7 +63,6 @@ EXAMPLES: Final = {
     "demo": "mqregistry demo",
     "probe": "mqregistry probe -n '127.0.0.1:9876;127.0.0.1:9877' --topic orders",
     "compare": "mqregistry compare 10.0.0.1:9876 10.0.0.3:9876 --until-same 10m",
-    "migrate": "mqregistry migrate plan '10.0.0.1:9876;10.0.0.2:9876' '10.0.0.3:9876;10.0.0.4:9876'",
     "migrate plan": "mqregistry migrate plan '10.0.0.1:9876;10.0.0.2:9876' '10.0.0.3:9876;10.0.0.4:9876'",
     "migrate check": "mqregistry migrate check 10.0.0.1:9876 10.0.0.3:9876 --before brokers-leave",
     "migrate back": "mqregistry migrate back '10.0.0.1:9876;10.0.0.2:9876' '10.0.0.3:9876;10.0.0.4:9876'",
@@ -79,12 +70,12 @@ EXAMPLES: Final = {
     "top": "mqregistry top",
     "doctor": "mqregistry doctor --redis redis://127.0.0.1:6379",
 }
-"""Words of a command -> a command line; tests/cli/test_examples.py parses each."""
+"""The words of a command -> an example; the first one that begins with a group's words is also the group's example."""
 
 
 def with_example(command: click.Command, words: str) -> click.Command:
     """Put the example of a command, and of each command of a group, at the end of its help; words: as in EXAMPLES."""
-    line = EXAMPLES.get(words)
+    line = EXAMPLES.get(words) or next((one for key, one in EXAMPLES.items() if key.startswith(f"{words} ")), None)
     if line is not None:
         command.epilog = f"\b\nExample: {line}"
     if type(command) is click.Group:  # a LazyGroup calls this for each of its commands itself

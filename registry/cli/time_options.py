@@ -32,6 +32,6 @@ def instant_option(flag: str, name: str, help_text: str) -> Callable[[Any], Any]
 
 at_option: Final = instant_option(
     "--at", "at_ms",
-    "As it was then, from the pipeline's tables: 2026-11-21T14:03 (local time unless it ends with Z or +01:00), 14:03 "
-    "(the last one), -2h.",
+    "The state at this time, from the pipeline's tables: 2026-11-21T14:03 (local time unless it ends with Z or "
+    "+01:00), 14:03 (the last one), -2h.",
 )  # fmt: skip

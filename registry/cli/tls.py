@@ -40,7 +40,7 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def client_context(tls: bool, ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """Make the context that the options ask for; None: no TLS.
 
-    The name in a certificate is not checked, as by Java's clients: name servers are mostly named by address.
+    Like Java's clients, it does not check the name in a certificate, as most name servers are given by address.
 
     Raises:
         click.UsageError: a file that is not what its option needs.

@@ -22,8 +22,8 @@ from .target import find_target, open_target, run
 def top(number: int | None, config_file: Path | None, **flags: Any) -> None:
     """Show the registry at a glance, in a terminal: when brokers expire, what changes, how many requests come.
 
-    Brokers sorted by the time until they expire, the next first; changes with their authors as they come;
-    lookups, registrations and heartbeats a second, over the last minute. q quits, p pauses, / filters. It only reads.
+    Brokers sorted by the time until they expire; changes with their authors as they come; lookups, registrations and
+    heartbeats a second, over the last minute. q quits, p pauses, / filters. It only reads.
     """
     settings = find_target(flags, config_file)
     with extra("top"):

@@ -13,12 +13,7 @@ from ..model import TopicConfig
 
 _DEFAULTS: Final = (8, 8, 6, 0)
 # In the order of a TopicConfig; a Java broker's topics.json has the first names.
-_FIELDS: Final = (
-    ("readQueueNums", "read"),
-    ("writeQueueNums", "write"),
-    ("perm", "perm"),
-    ("topicSysFlag", "flag"),
-)
+_FIELDS: Final = (("readQueueNums", "read"), ("writeQueueNums", "write"), ("perm", "perm"), ("topicSysFlag", "flag"))
 _EXPECTED: Final = "expected READ, WRITE, PERM as numbers, e.g. orders: [8, 8, 6]"
 
 
@@ -86,13 +81,8 @@ def _entry(name: str, entry: Any) -> TopicConfig:
         return _topic(name, entry)
     if not isinstance(entry, Mapping):
         raise ConfigError(f"topic {name}: {entry!r}; {_EXPECTED}")
-    return _topic(
-        name,
-        [
-            next((entry[key] for key in keys if key in entry), default)
-            for keys, default in zip(_FIELDS, _DEFAULTS, strict=True)
-        ],
-    )
+    fields = zip(_FIELDS, _DEFAULTS, strict=True)
+    return _topic(name, [next((entry[key] for key in keys if key in entry), default) for keys, default in fields])
 
 
 def _topic(name: str, values: list[Any]) -> TopicConfig:

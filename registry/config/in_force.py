@@ -63,7 +63,7 @@ def without(settings: Settings, keys: Collection[str]) -> Settings:
 
 
 def own_values(settings: Settings) -> dict[str, tuple[str, str]]:
-    """The settings of a process that have no default value: key -> value and source.
+    """The settings that a process did not leave at their defaults: key -> value and source.
 
     Other users may read the result: it has no secret and no URL of Redis, and long values are cut.
     """

@@ -45,8 +45,8 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         str,
         About(
             "advertisedAddress",
-            "Address (host or host:port) at which others reach this front end; empty = the one that it listens on, or "
-            "the machine's own.",
+            "Address (host or host:port) at which others reach this front end; empty = bindAddress, or the machine's "
+            "own address.",
             form=_DOMAIN,
         ),
     ] = ""
@@ -89,7 +89,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         int, About("serverChannelMaxIdleTimeSeconds", "Idle connections are closed after this time.", least=1)
     ] = 120
     server_socket_backlog: Annotated[
-        int, About("serverSocketBacklog", "Connections waiting to be accepted.", least=1, most=65535)
+        int, About("serverSocketBacklog", "The most connections that wait to be accepted.", least=1, most=65535)
     ] = 1024
     write_buffer_high_water_mark_bytes: Annotated[
         int,
@@ -103,8 +103,10 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     slow_client_timeout_seconds: Annotated[
         int, About("slowClientTimeoutSeconds", "A waiting client that reads nothing for this time is closed.", least=1)
     ] = 30
-    max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
-    max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
+    max_connections: Annotated[int, About("maxConnections", "The most connections of one worker.", least=1)] = 20_000
+    max_in_flight: Annotated[
+        int, About("maxInFlight", "The most requests of a worker that wait for Redis.", least=1)
+    ] = 10_000
     broker_metrics: Annotated[
         int, About("brokerMetrics", "Number of broker processes whose last heartbeat is in /metrics.", most=10_000)
     ] = 0
@@ -129,13 +131,16 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
 
     proxy_protocol: Annotated[
         bool,
-        About("proxyProtocol", "A PROXY protocol header (1 or 2) may come first and name the client's address (5.x)."),
+        About(
+            "proxyProtocol",
+            "A connection may begin with a PROXY protocol header (1 or 2) that names the client's address (5.x).",
+        ),
     ] = True
     auth_require_tls: Annotated[
         bool,
         About(
             "authRequireTls",
-            "Rights of brokers, operators and admins need TLS, loopback, or a network that names the user.",
+            "Requests that change something need TLS, loopback, or a network that the user is bound to.",
         ),
     ] = True
     handshake_timeout_ms: Annotated[
@@ -278,7 +283,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         int,
         About(
             "brokerChannelExpiredTimeMs", "Timeout of a broker whose registration has none.", least=1000,
-            run_time=RunTime(False, "a value below the brokers' heartbeat period removes brokers that live"),
+            run_time=RunTime(False, "a value below the brokers' heartbeat period removes live brokers"),
         ),
     ] = 120_000  # fmt: skip
 

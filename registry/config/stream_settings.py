@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from .limit_settings import LimitSettings
 from .option import About, RunTime
 
-_KEPT: Final = RunTime(False, "a small value throws away what the pipeline has not read, a large one fills Redis")
+_KEPT: Final = RunTime(False, "a small value deletes entries that the pipeline has not read, a large value fills Redis")
 
 
 def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:

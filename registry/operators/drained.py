@@ -27,20 +27,17 @@ class DrainNow(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_done:
-            minutes = DRAIN_SEEN_MS // 60_000
             return say(
                 "drained: every client that was heard within the last {minutes} minutes has the new routes",
-                minutes=minutes,
+                minutes=DRAIN_SEEN_MS // 60_000,
             )
         told = []
         if self.waiting:
-            told.append(
-                say_number(
-                    "{number} client has not looked up the new routes: {addresses}",
-                    "{number} clients have not looked up the new routes: {addresses}",
-                    self.waiting, addresses=some_of(self.addresses),
-                )
-            )  # fmt: skip
+            told.append(say_number(
+                "{number} client has not looked up the new routes: {addresses}",
+                "{number} clients have not looked up the new routes: {addresses}",
+                self.waiting, addresses=some_of(self.addresses),
+            ))  # fmt: skip
         if self.not_known:
             reasons = "; ".join(self.not_known)
             seconds = self.left_ms // 1000 + 1

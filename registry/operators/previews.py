@@ -200,7 +200,7 @@ async def forget(store: Store, name: str) -> Preview:
         info = live.get(addr)
         removed = say("removed: {addr} id {broker_id}", addr=addr, broker_id=broker_id)
         heard = heard_text(duration(info.heard_ms_ago)) if info else say(", does not count as alive")
-        back = say("; it registers again as long as it lives") if info and info.expires_in_ms > 0 else ""
+        back = say("; it registers again if it is alive") if info and info.expires_in_ms > 0 else ""
         lines.append(removed + heard + back)
     lines.append(say_number(
         "{number} topic loses the route to it", "{number} topics lose the route to it", len(queue_datas)

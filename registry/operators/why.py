@@ -124,11 +124,8 @@ def sentences(why: Why) -> list[str]:
 
 def asked_text(times: int, last_ms: int, clients: Sequence[str]) -> str:
     """How often clients asked for a name in vain, when last, and some of their addresses."""
-    who = say(" Some of them: {clients}.", clients=", ".join(clients)) if clients else ""
-    return (
-        say(
-            "Clients asked for it {times} in vain within the last day, the last time at about {time}.",
-            times=counted(times, "time"), time=moment(last_ms)[:19],
-        )
-        + who
+    text = say(
+        "Clients asked for it {times} in vain within the last day, the last time at about {time}.",
+        times=counted(times, "time"), time=moment(last_ms)[:19],
     )  # fmt: skip
+    return text + (say(" Some of them: {clients}.", clients=", ".join(clients)) if clients else "")

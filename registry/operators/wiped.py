@@ -15,7 +15,7 @@ _SCANNED: Final = 200_000
 
 
 class Taken(NamedTuple):
-    """Topics without write permission, grouped by what the stream shows."""
+    """Topics without write permission, by the reason that the stream shows."""
 
     topics: set[str]  # a wipe took their write permission
     not_known: set[str]  # the reason is not among the last _SCANNED entries, or no longer in the stream

@@ -176,7 +176,7 @@ def test_restore_all_gives_permission_6_to_every_topic(command, world):
 def test_forget_removes_every_address_and_says_which_topics_have_no_route_then(command, world):
     told = command("broker", "forget", "broker-a", "-y", **world.target).stdout.splitlines()
     assert told[1].startswith("removed: 10.0.0.1:10911 id 0, last heard ")
-    assert told[1].endswith("; it registers again as long as it lives")
+    assert told[1].endswith("; it registers again if it is alive")
     assert told[3:] == [
         "3 topics lose the route to it", "2 topics of these will have no route at all: bills, log",
         "broker-a: 2 addresses and 3 topics forgotten",

@@ -27,10 +27,8 @@ async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]
         try:
             findings += await examine(store)
         except RegistryError as error:
-            findings.append(
-                Finding("Redis", "wrong", str(error), advice="is Redis up, and is this its address and login?")
-            )
-            return findings, set()
+            advice = "is Redis up, and is this its address and login?"
+            return [*findings, Finding("Redis", "wrong", str(error), advice=advice)], set()
     try:
         async with open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
             findings += await _namespace(store, settings)
@@ -38,29 +36,23 @@ async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]
             fleet = await read_fleet(store)
     except NoNamespace:
         text = f"there is no namespace {settings.namespace!r} yet: the first front end makes it"
-        findings.append(Finding("namespace", "ok", text))
-        return findings, set()
+        return [*findings, Finding("namespace", "ok", text)], set()
     except StoreError as error:
-        findings.append(Finding("namespace", "wrong", str(error)))
-        return findings, set()
+        return [*findings, Finding("namespace", "wrong", str(error))], set()
     findings += fleet_findings(fleet)
     return findings, processes_here(fleet)
 
 
 async def _namespace(store: Store, settings: Settings) -> list[Finding]:
-    found = []
     minor = await read_schema_minor(store)
     note = f"; written by a newer release than this one ({SCHEMA_MAJOR}.{SCHEMA_MINOR})" if minor > SCHEMA_MINOR else ""
-    found.append(Finding("schema", "ok", f"{SCHEMA_MAJOR}.{minor}{note}"))
+    found = [Finding("schema", "ok", f"{SCHEMA_MAJOR}.{minor}{note}")]
     if store.compat != settings.compat:
-        found.append(
-            Finding(
-                "compat", "warning" if settings.source("compat") == DEFAULT else "wrong",
-                f"namespace {settings.namespace!r} was made for compat {store.compat}",
-                f"{settings.compat}, as set here",
-                f"start front ends and sweepers with --compat {store.compat}, or use another --namespace",
-            )
-        )  # fmt: skip
+        found.append(Finding(
+            "compat", "warning" if settings.source("compat") == DEFAULT else "wrong",
+            f"namespace {settings.namespace!r} was made for compat {store.compat}", f"{settings.compat}, as set here",
+            f"start front ends and sweepers with --compat {store.compat}, or use another --namespace",
+        ))  # fmt: skip
     return found
 
 

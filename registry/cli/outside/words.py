@@ -16,15 +16,7 @@ from ..time_options import length_ms
 _MOST_GROUPS: Final = 50  # --json has all
 _VALUE_CHARS: Final = 200
 _KINDS: Final = {"kv": "KV namespace", "config": "configuration", "answer": "request"}
-_WHOSE: Final = {
-    "queues": "at",
-    "perm": "at",
-    "topicSysFlag": "at",
-    "value": "of",
-    "member": "",
-    "broker": "",
-    "listed": "",
-}
+_WHOSE: Final = {"queues": "at", "perm": "at", "topicSysFlag": "at", "member": "", "broker": "", "listed": ""}
 
 
 def length_option(flag: str, name: str, help_text: str, default: str | None = None) -> Callable[[Any], Any]:

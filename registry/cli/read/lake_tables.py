@@ -21,7 +21,7 @@ from ..extras import extra
 from ..options import read_settings
 
 if TYPE_CHECKING:
-    from mqregistry.pipeline.past.travel import BrokerThen, End, EpochPast, ValueOrigin
+    from mqregistry.pipeline.past.travel import BrokerThen, EpochPast, ValueOrigin
 
     from ...console.past import Then
 
@@ -43,9 +43,7 @@ def read_route_at(
     def question(past: EpochPast) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
         found = past.route(topic, at_ms)
         if found is None:
-            end = past.end_of(topic, at_ms)
-            known = past.topic_names(at_ms)
-            raise click.ClickException(_ended(topic, end, at_ms) if end else _no_such_topic(topic, known, at_ms))
+            raise click.ClickException(_no_such_topic(past, topic, at_ms))
         return found, past.origins(topic, at_ms)
 
     return _ask(at_ms, lake, flags, config_file, question)
@@ -158,20 +156,16 @@ def _info(broker: BrokerThen, at_ms: int) -> BrokerInfo:
     )  # fmt: skip
 
 
-def _ended(topic: str, end: End, at_ms: int) -> str:
+def _no_such_topic(past: EpochPast, topic: str, at_ms: int) -> str:
     from mqregistry.pipeline.past.travel import show_ms
 
-    return (
-        f"no topic {topic!r} at {show_ms(at_ms)}; it was at {', '.join(end.broker_names)} until {show_ms(end.ms)}: "
-        f"{end.kind} by {end.by or 'somebody whom the lake does not know'}. 'route {topic} --at TIME' with an earlier "
-        "time shows where it was"
-    )
-
-
-def _no_such_topic(topic: str, names: set[str], at_ms: int) -> str:
-    from mqregistry.pipeline.past.travel import show_ms
-
-    close = closest_names(topic, names)[:3]
-    if close:
-        return f"no topic {topic!r} at {show_ms(at_ms)}; did you mean {' or '.join(close)}?"
-    return f"no topic {topic!r} at {show_ms(at_ms)}; there were {len(names)} topics then"
+    text = f"no topic {topic!r} at {show_ms(at_ms)}; "
+    if end := past.end_of(topic, at_ms):
+        return (
+            f"{text}it was at {', '.join(end.broker_names)} until {show_ms(end.ms)}: {end.kind} by "
+            f"{end.by or 'somebody not known'}. 'route {topic} --at TIME' with an earlier time shows where it was"
+        )
+    names = past.topic_names(at_ms)
+    if close := closest_names(topic, names)[:3]:
+        return f"{text}did you mean {' or '.join(close)}?"
+    return f"{text}there were {len(names)} topics then"

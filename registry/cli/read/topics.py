@@ -16,7 +16,7 @@ from ..target import target_command
 @click.argument("pattern", default="*", shell_complete=complete_names.topics)
 @target_command
 async def topics(store: Store, pattern: str, as_json: bool) -> None:
-    """Show topics with their queues, summed over their brokers. PATTERN is like one for file names: 'order-*'."""
+    """Show topics with their queues, summed over their brokers. PATTERN is as for file names: 'order-*'."""
     infos = [info for info in await read_topics(store) if fnmatchcase(info.topic, pattern)]
     output.listing(
         as_json, infos, ("TOPIC", "READ", "WRITE", "PERM", "BROKER NAMES"),

@@ -11,14 +11,7 @@ from typing import Any
 import click
 
 from ...client.addresses import NAMESRV_ADDR
-from ...client.broker.registrar import (
-    BrokerConfig,
-    BrokerRegistrar,
-    Pace,
-    RedisWriter,
-    RegistrationResult,
-    TopicTable,
-)
+from ...client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, RedisWriter, RegistrationResult, TopicTable
 from ...errors import ConfigError, RegistryError
 from ...names import printable
 from ...operators.words import counted

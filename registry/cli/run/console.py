@@ -153,12 +153,9 @@ async def _open(settings: Settings, stack: contextlib.AsyncExitStack, *, wait: b
     try:
         while not stop.is_set():
             try:
-                return await stack.enter_async_context(
-                    open_existing(
-                        settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms,
-                        by=this_process(CONSOLE),
-                    )
-                )  # fmt: skip
+                return await stack.enter_async_context(open_existing(
+                    settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CONSOLE)
+                ))  # fmt: skip
             except (StoreUnavailable, NoNamespace) as error:
                 if not wait:
                     raise

@@ -134,20 +134,16 @@ async def _ask(
 
 def _show(found: Probed) -> None:
     requests = list(dict.fromkeys(request for answer in found.answers for request in answer.seconds))
-    click.echo(
-        output.table(
-            ("NAME SERVER", *(f"{request} MS" for request in requests), "STATE"),
-            (
-                (
-                    answer.server,
-                    *(f"{answer.seconds[one] * 1000:.1f}" if one in answer.seconds else "" for one in requests),
-                    answer.error or (f"no route of {', '.join(answer.no_route)}" if answer.no_route else "ok"),
-                )
-                for answer in found.answers
-            ),
-            right=[f"{request} MS" for request in requests],
+    times = [f"{request} MS" for request in requests]
+    rows = (
+        (
+            answer.server,
+            *(f"{answer.seconds[one] * 1000:.1f}" if one in answer.seconds else "" for one in requests),
+            answer.error or (f"no route of {', '.join(answer.no_route)}" if answer.no_route else "ok"),
         )
+        for answer in found.answers
     )
+    click.echo(output.table(("NAME SERVER", *times, "STATE"), rows, right=times))
     for request in found.differ:
         output.show(f"they do not agree on {request}:")
         output.show(*(f"  {answer.server}: {answer.told[request] or 'no such topic'}"
