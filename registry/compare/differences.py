@@ -130,14 +130,10 @@ def _config(tables: _Tables, contents: Mapping[str, Content]) -> Iterator[Differ
     for key, found in _unequal(tables):
         # A side that does not show the key is not compared.
         told = {side: value for side, value in found.items() if value is not None}
-        if not (key in OWN_KEYS or (_is_of_one_front_end(key) and not any(contents[side].is_java for side in told))):
+        option = options_by_key().get(key)
+        may_differ = option is not None and not option.about.shared and not any(contents[side].is_java for side in told)
+        if key not in OWN_KEYS and not may_differ:
             yield from _if_different(Cell("config", key), told)
-
-
-def _is_of_one_front_end(key: str) -> bool:
-    """Whether the front ends of a namespace may have different values of this setting."""
-    option = options_by_key().get(key)
-    return option is not None and not option.about.shared
 
 
 def _if_different(cell: Cell, told: dict[str, str | None]) -> Iterator[Difference]:

@@ -90,11 +90,11 @@ class Lasting:
             if cell not in now:
                 self._keep(cell, {}, contents)
         for cell, difference in now.items():
-            pairs = {
-                pair: self._pair(cell, pair, now_ms, difference, contents)
-                for pair in combinations(sorted(difference.told), 2)
-                if difference.told[pair[0]] != difference.told[pair[1]]
-            }
+            pairs, before = dict[Pair, _Pair](), self._cells.get(cell, {})
+            for pair in combinations(sorted(difference.told), 2):
+                if difference.told[pair[0]] != difference.told[pair[1]]:
+                    since_ms = before[pair].since_ms if pair in before else now_ms
+                    pairs[pair] = _Pair(since_ms, *_judged(cell, pair, difference.told, contents))
             self._keep(cell, pairs, contents)
             self._told.setdefault(cell, {}).update(difference.told)
 
@@ -106,13 +106,6 @@ class Lasting:
         else:
             self._cells.pop(cell, None)
             self._told.pop(cell, None)
-
-    def _pair(
-        self, cell: Cell, pair: Pair, now_ms: int, difference: Difference, contents: Mapping[str, Content]
-    ) -> _Pair:
-        was = self._cells.get(cell, {}).get(pair)
-        sort, row = _judged(cell, pair, difference.told, contents)
-        return _Pair(now_ms if was is None else was.since_ms, sort, row)
 
     @property
     def cells(self) -> list[Cell]:

@@ -133,7 +133,6 @@ class FrameReader:
         return at + missing
 
     def _hold(self, data: bytes) -> None:
-        """Keep the next piece of the unfinished frame."""
         self.pending_bytes += len(data)
         last = self.pending[-1] if self.pending else None
         if isinstance(last, bytearray) and len(last) < _SMALL_BYTES:

@@ -137,11 +137,7 @@ def decoding(
                 f"{MAX_UNCUT_BYTES} are taken (no spaces, each topic once, members in Java's order)"
             )
         body = yield from register.decoding(
-            command.body,
-            compressed=header.compressed,
-            version=command.version,
-            now_ms=_now_ms(),
-            mappings=mappings,
+            command.body, compressed=header.compressed, version=command.version, now_ms=_now_ms(), mappings=mappings
         )
     return (yield from with_body(sender, body))
 

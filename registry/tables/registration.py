@@ -125,22 +125,13 @@ class BrokerRole(NamedTuple):
 
 def role_of(registration: Registration, row: BrokerRow | None) -> BrokerRole:
     """Work out the role of a registration, given the brokerName's row before it."""
-    ids = _ids_after(registration, row)
-    is_new = row is None or registration.broker_id not in ids
+    addrs = {} if row is None else row.broker_addrs
+    # an address has one id: the registering address leaves its old id
+    ids = {one for one, addr in addrs.items() if addr != registration.broker_addr or one == registration.broker_id}
+    is_new = registration.broker_id not in ids
     ids.add(registration.broker_id)
     is_master = registration.broker_id == MASTER_ID
     is_prime_slave = (
         registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
     )
     return BrokerRole(is_master or is_prime_slave, is_prime_slave and bool(registration.enable_acting_master), is_new)
-
-
-def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
-    """The ids of the brokerName, without an old id of the registering address: one address has one id."""
-    if row is None:
-        return set()
-    return {
-        broker_id
-        for broker_id, addr in row.broker_addrs.items()
-        if addr != registration.broker_addr or broker_id == registration.broker_id
-    }

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from sys import intern
 from typing import Any, Final
 
+import msgspec
+
 from ..events import cells
 from ..events.cells import Operation, addr_of, operations
 from ..events.changes import Change
@@ -52,9 +54,7 @@ class Tables:
     def _set_rev(self, of: cells.SetRev) -> Collection[str]:
         row = self.brokers.get(of.broker_name)
         if row is not None and row.rev != of.rev:
-            self.brokers[of.broker_name] = BrokerRow(
-                row.cluster, row.broker_addrs, row.zone_name, row.enable_acting_master, of.rev
-            )
+            self.brokers[of.broker_name] = msgspec.structs.replace(row, rev=of.rev)
         return _NOTHING
 
     def _join_cluster(self, of: cells.JoinCluster) -> Collection[str]:

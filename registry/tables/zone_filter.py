@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ..model import MASTER_ID, TopicRoute
 
 
@@ -16,10 +18,9 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
         if MASTER_ID not in row.broker_addrs or (row.zone_name or "").lower() == zone_name.lower()
     }
     gone = {addr for name, row in route.broker_rows.items() if name not in rows for addr in row.broker_addrs.values()}
-    return TopicRoute(
+    return msgspec.structs.replace(
+        route,
         queue_datas={name: data for name, data in route.queue_datas.items() if name in rows},
         broker_rows=rows,
         filter_servers={addr: servers for addr, servers in route.filter_servers.items() if addr not in gone},
-        mappings=route.mappings,
-        order_topic_conf=route.order_topic_conf,
     )

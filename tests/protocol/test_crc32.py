@@ -59,8 +59,9 @@ def test_the_rest_of_a_known_body_is_not_read_again(monkeypatch):
     assert sizes == [2]
 
 
-def test_the_oldest_bodies_make_room():
-    crcs = BodyCrcs(most=2)
+def test_the_oldest_bodies_make_room(monkeypatch):
+    monkeypatch.setattr(crc32, "_MOST_BODIES", 2)
+    crcs = BodyCrcs()
     for digest in "abc":
         assert crcs.check(digest, LONG, 1, body_crc32(LONG))
     assert list(crcs._seen) == ["b", "c"]

@@ -227,9 +227,10 @@ def chunk(name: str, length: int = 100) -> TopicChunk:
     return TopicChunk(name.encode(), length, {name: TopicConfig(name, 1, 1, 6)})
 
 
-async def test_topics_that_were_used_longest_ago_make_room():
+async def test_topics_that_were_used_longest_ago_make_room(monkeypatch):
     each = 100 + OBJECT_BYTES
-    cache = ChunkCache(lambda topics: topics, max_decoded_bytes=3 * each)  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr(chunk_cache, "MAX_DECODED_BYTES", 3 * each)
+    cache = ChunkCache(lambda topics: topics)  # type: ignore[arg-type, return-value]
     a, b, c, d = (chunk(name) for name in "abcd")
     cache.used([a, b, c])
     assert cache.encoded([a, b, c]) is not None
@@ -253,8 +254,10 @@ async def test_a_chunk_with_more_topics_than_an_event_holds_is_not_encoded_as_on
         assert (cache.encoded([large]) is None) == (size > TOPICS_PER_EVENT)
 
 
-async def test_chunks_that_nobody_uses_are_gone():
-    cache = ChunkCache(lambda topics: topics, max_decoded_bytes=0, max_chunks=3)  # type: ignore[arg-type, return-value]
+async def test_chunks_that_nobody_uses_are_gone(monkeypatch):
+    monkeypatch.setattr(chunk_cache, "MAX_DECODED_BYTES", 0)
+    monkeypatch.setattr(chunk_cache, "MAX_CHUNKS", 3)
+    cache = ChunkCache(lambda topics: topics)  # type: ignore[arg-type, return-value]
     for number in range(10):
         one = cache.known[b"%d" % number] = chunk(f"{number}")
         cache.used([one])

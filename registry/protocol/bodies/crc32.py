@@ -40,8 +40,7 @@ class _SeenBody(NamedTuple):
 class BodyCrcs:
     """Checks the CRC-32 of bodies that may differ from an earlier body only in their beginning."""
 
-    def __init__(self, most: int = _MOST_BODIES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._seen: dict[str, _SeenBody] = {}
 
     def check(self, digest: str, body: bytes, begin_bytes: int, header_crc: int | None) -> bool:
@@ -58,7 +57,7 @@ class BodyCrcs:
         if whole & 0x7FFFFFFF != header_crc:
             return False
         self._seen[digest] = seen
-        if len(self._seen) > self._most:
+        if len(self._seen) > _MOST_BODIES:
             del self._seen[next(iter(self._seen))]
         return True
 

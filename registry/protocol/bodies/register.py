@@ -59,12 +59,7 @@ _wrapper: Final = TolerantDecoder(_WireWrapper, "topic table")
 
 
 def decoding(
-    body: bytes,
-    *,
-    compressed: bool,
-    version: int,
-    now_ms: int = 0,
-    mappings: bool = True,
+    body: bytes, *, compressed: bool, version: int, now_ms: int = 0, mappings: bool = True
 ) -> Slices[RegisterBody]:
     """Read the body of a registration in any of its forms.
 
@@ -82,25 +77,19 @@ def decoding(
     Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; the
         faults that they tolerate were found with running servers.
     """
-    if version < VERSION_V3_0_11:
-        return (yield from _decoding_wrapper(body, now_ms))
+    is_bare = version < VERSION_V3_0_11
     if not body:
-        return RegisterBody()
+        return RegisterBody(filter_servers=None) if is_bare else RegisterBody()
+    if is_bare:
+        check_objects(body, _MOST_OBJECTS)
+        wrapper = None if wire_json.is_null(body) else (yield from _wrapper.decoding(body))
+        return (yield from _register_body(wrapper, None, now_ms))  # the stored filter servers stay
     if compressed or begins_like_zlib(body):
         with_mappings = mappings and version >= VERSION_V5_0_0
         return (yield from register_compressed.decoding(body, now_ms, with_mappings=with_mappings))
     check_objects(body, _MOST_OBJECTS)
     wire = yield from JSON_BODY.decoding(body)
     return (yield from _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms))
-
-
-def _decoding_wrapper(body: bytes, now_ms: int) -> Slices[RegisterBody]:
-    """Read the bare topic table that brokers before 3.0.11 send; it leaves the filter servers as they are."""
-    if not body:
-        return RegisterBody(filter_servers=None)
-    check_objects(body, _MOST_OBJECTS)
-    wrapper = None if wire_json.is_null(body) else (yield from _wrapper.decoding(body))
-    return (yield from _register_body(wrapper, None, now_ms))
 
 
 def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | None, now_ms: int) -> Slices[RegisterBody]:
@@ -160,11 +149,7 @@ def null_part(body: bytes, version: int) -> str | None:
 
 
 def encode_register_body(
-    body: RegisterBody,
-    *,
-    compressed: bool = False,
-    version: int = SERVER_VERSION,
-    order_topics: Collection[str] = (),
+    body: RegisterBody, *, compressed: bool = False, version: int = SERVER_VERSION, order_topics: Collection[str] = ()
 ) -> bytes:
     """Write the body of a registration as a broker does.
 

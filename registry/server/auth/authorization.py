@@ -233,7 +233,11 @@ class Authorization:
             return Refusal.of_decision(decision, caller.how, sender)
         if user is None or decision.right not in WRITING:
             return None
-        if self._require_tls and not sender.is_tls and not self._is_near(user, source):
+        if (
+            self._require_tls
+            and not sender.is_tls
+            and not (source is not None and (source.is_loopback or self._networks_of(user).has(source)))
+        ):
             missing = "it takes TLS, loopback, or a network that the user is bound to (authRequireTls)"
             return Refusal.of_caller(
                 NEEDS_TLS, caller, needs[0], sender, missing, lambda: from_here(user, sender.source)
@@ -254,10 +258,6 @@ class Authorization:
         ext = command.ext_fields or {}
         clusters = self.policy.reserved.get(ext.get("brokerName", ""), ()) if command.code in FOR_A_BROKER else ()
         return () if ext.get("clusterName") in clusters else tuple(Resource(Kind.CLUSTER, one) for one in clusters)
-
-    def _is_near(self, user: User, source: Address | None) -> bool:
-        """Whether the rights of this user that write need no TLS from this address."""
-        return source is not None and (source.is_loopback or self._networks_of(user).has(source))
 
     def _is_at(self, user: User, broker_addr: str, source: Address | None) -> bool:
         """Whether a broker address is the sender's own, in a network of the user, or a name in his certificates."""

@@ -41,26 +41,13 @@ class LastBody(NamedTuple):
 
 
 class ChunkCache:
-    """The chunks of one worker.
+    """The chunks of one worker; encode: encodes topics as the registration script wants them."""
 
-    Args:
-        encode: encodes topics as the registration script wants them.
-        max_decoded_bytes, max_chunks: see the constants.
-    """
-
-    def __init__(
-        self,
-        encode: Callable[[dict[str, QueueData]], EncodedTopics],
-        *,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        max_chunks: int = MAX_CHUNKS,
-    ) -> None:
+    def __init__(self, encode: Callable[[dict[str, QueueData]], EncodedTopics]) -> None:
         self.known: Final[MutableMapping[bytes, TopicChunk]] = WeakValueDictionary()
         """Digest -> chunk: the chunks of every last body, and the chunks with topics."""
         self.decoded_bytes = 0
         self._encode = encode
-        self._max_decoded_bytes = max_decoded_bytes
-        self._max_chunks = max_chunks
         self._used_at: dict[TopicChunk, float] = {}  # the chunks with topics, the longest unused first
         self._encoded: dict[TopicChunk, EncodedTopics] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +64,7 @@ class ChunkCache:
         self.forget_body(who)
         self._bodies[who] = body
         self._body_chunks += len(body.chunks)
-        while self._body_chunks > self._max_chunks:
+        while self._body_chunks > MAX_CHUNKS:
             self.forget_body(next(iter(self._bodies)))
 
     def forget_body(self, who: str) -> None:
@@ -94,7 +81,7 @@ class ChunkCache:
                 if self._used_at.pop(chunk, None) is None:
                     self.decoded_bytes += _decoded_bytes(chunk)
                 self._used_at[chunk] = now
-        while self.decoded_bytes > self._max_decoded_bytes:
+        while self.decoded_bytes > MAX_DECODED_BYTES:
             self._forget_topics(next(iter(self._used_at)))
         if self._timer is None and self._used_at:
             self._timer = asyncio.get_running_loop().call_later(KEPT_S, self._forget_unused)

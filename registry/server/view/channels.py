@@ -204,11 +204,7 @@ class ChannelOwner:
         is_late = close.at_s < self._untellable_s and time.perf_counter() - close.at_s > _LATE_S
         try:
             outcome = await self._routes.channel_destroyed(
-                who,
-                close.channel,
-                "" if is_late else close.cause,
-                up_since_ms=self.renewed[0],
-                by=close.by,
+                who, close.channel, "" if is_late else close.cause, up_since_ms=self.renewed[0], by=close.by
             )
         except StoreUnavailable:
             return False

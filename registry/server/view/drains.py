@@ -65,8 +65,6 @@ class DrainClient(Protocol):
 
 
 class _Drain:
-    """The drain of one broker name."""
-
     def __init__(self) -> None:
         self.seq = 0  # of the change that took the permission last
         self.waiting: dict[DrainClient, set[str]] = {}  # client -> topics

@@ -110,7 +110,6 @@ class MinBrokerIdNotifier:
                 self._forget(addr)
 
     async def _tell(self, addr: str) -> None:
-        """Send everything that waits for this broker."""
         waiting = self._waiting[addr]
         while waiting:
             notice = waiting.popleft()
