@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
 
@@ -21,15 +22,12 @@ def length(ms: float) -> str:
     ms = round(ms)
     if ms < 1000:
         return f"{ms} ms"
-    for place, (unit, name) in enumerate(_UNITS):
+    if ms < 60_000:
+        return f"{ms / 1000:.1f}s" if ms % 1000 else f"{ms // 1000}s"
+    for (unit, name), (lower, lower_name) in pairwise(_UNITS):
         if ms >= unit:
-            text = f"{ms // unit}{name}"
-            rest = ms % unit
-            if place + 1 < len(_UNITS) and rest >= _UNITS[place + 1][0]:
-                text += f" {rest // _UNITS[place + 1][0]}{_UNITS[place + 1][1]}"
-            elif name == "s" and ms < 60_000 and rest:
-                text = f"{ms / 1000:.1f}s"
-            return text
+            rest = ms % unit // lower
+            return f"{ms // unit}{name}" + (f" {rest}{lower_name}" if rest else "")
     raise AssertionError("unreachable")
 
 
