@@ -73,21 +73,16 @@ class Answer(NamedTuple):
         return [topic for topic in self.topics if topic.no_queue_ms or topic.no_master_ms or topic.no_route_ms]
 
 
-def known(past: EpochPast, kind: str) -> list[str]:
-    """The names of the brokers, clusters, zones or hosts in the lake."""
-    table, column, _ = KINDS[kind]
-    rows = past.lake.read(f"silver/{table}", namespace=past.namespace, epoch=past.epoch, columns=[column])
-    values = {value for value in pc.unique(rows[column]).to_pylist() if value is not None}
-    return sorted({value.rpartition(":")[0] for value in values} if kind == "host" else values)
-
-
 def check(past: EpochPast, kind: str, names: list[str]) -> None:
     """Check that the lake knows each name.
 
     Raises:
         LakeError: it does not know one; the message says what it knows.
     """
-    there = known(past, kind)
+    table, column, _ = KINDS[kind]
+    rows = past.lake.read(f"silver/{table}", namespace=past.namespace, epoch=past.epoch, columns=[column])
+    values = {value for value in pc.unique(rows[column]).to_pylist() if value is not None}
+    there = sorted({value.rpartition(":")[0] for value in values} if kind == "host" else values)
     for name in names:
         if name not in there:
             shown = f"it knows {', '.join(there[:10])}{' ...' * (len(there) > 10)}" if there else "it knows none"
