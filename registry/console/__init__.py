@@ -1,1 +1,1 @@
-"""Pages for a browser on the tables of one namespace: now, in the past, and who changed them. A separate process."""
+"""Shows the tables in a browser: now, in the past, and who changed them. Runs as a process of its own."""

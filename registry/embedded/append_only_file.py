@@ -62,8 +62,8 @@ def cut_torn_end(folder: Path, server: str) -> bool:
         raise StartError(
             f"the append-only file {file} is damaged at byte {good} of {size}, and {what}: this is no torn end of a "
             "power cut. Nothing was changed. Either restore a backup (mqregistry restore FILE), or go on with what is "
-            f"before the damage: copy the folder {folder}, then truncate -s {good} {file}, and start again; routes "
-            "return with the brokers' heartbeats, KV configuration, settings and users as they were then"
+            f"before the damage: copy the folder {folder}, then truncate -s {good} {file}, and start again. Routes "
+            "return with the brokers' heartbeats; KV configuration, settings and users are as before the damage"
         )
     try:
         kept = _keep(file, good, folder)

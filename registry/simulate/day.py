@@ -85,21 +85,21 @@ class OpKind(StrEnum):
 
     START = "start"  # connect to every name server, and register there
     BEAT = "beat"  # 103: register again, unchanged
-    ASK = "ask"  # 322
-    TOUCH = "touch"  # 904
+    ASK = "ask"  # 322: compare data versions
+    TOUCH = "touch"  # 904: a heartbeat
     REGISTER = "register"  # 103 with a table that changed
     CLOSE = "close"  # the process dies: all of its connections close
     SILENCE = "silence"  # the process hangs: it sends nothing, its connections stay open
     EXPIRE = "expire"  # name servers drop a process that is silent
-    LEAVE = "leave"  # 104 everywhere
+    LEAVE = "leave"  # 104 at every name server
     UNLINK = "unlink"  # the connection to one name server breaks
     RELINK = "relink"  # the process connects and registers there again
     PUT_TOPIC = "put_topic"  # set a topic in the table that all processes of a brokerName share; REGISTER follows
     DROP_TOPIC = "drop_topic"  # remove it from that table; REGISTER follows
-    DELETE_TOPIC = "delete_topic"  # 216
-    WIPE = "wipe"  # 205
-    ADD = "add"  # 327
-    LOOKUP = "lookup"  # 105
+    DELETE_TOPIC = "delete_topic"  # 216: an administrator deletes a topic
+    WIPE = "wipe"  # 205: an administrator takes the write permission of a brokerName
+    ADD = "add"  # 327: an administrator gives the write permission back
+    LOOKUP = "lookup"  # 105: a client looks up a topic
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,7 +148,7 @@ class DayPlan(msgspec.Struct, frozen=True):
 
     shape: DayShape
     brokers: tuple[SimulatedBroker, ...]
-    always: tuple[str, ...]  # topics that can be looked up all the time
+    always: tuple[str, ...]  # topics that have a route all the time
     never: tuple[str, ...]  # names that no topic has
     quiet: tuple[str, ...]  # topics that nobody looks up
     ops: tuple[Op, ...]

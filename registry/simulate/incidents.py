@@ -155,7 +155,7 @@ def incidents(shape: DayShape, brokers: tuple[SimulatedBroker, ...], chance: ran
     """BrokerName -> its timeline: the first starts, incidents in turn, and unregistering at the end."""
     lines = {}
     deck: list[_Incident] = []
-    # one brokerName of four or more leaves and does not come back
+    # if there are four brokerNames or more, one leaves and does not come back
     leaver = next((broker.name for broker in reversed(brokers) if not broker.calm), "") if len(brokers) >= 4 else ""
     for number, broker in enumerate(brokers):
         line = lines[broker.name] = Timeline(broker, touches=number % 2 == 0)

@@ -1,1 +1,1 @@
-"""The registry at a glance, in a terminal: ``mqregistry top``."""
+"""Shows the state of the registry in a terminal: ``mqregistry top``."""

@@ -1,4 +1,4 @@
-"""The screen of ``top``: brokers by the time until they expire, changes as they come, rates; fits 80 columns."""
+"""The screen of ``top``: brokers sorted by the time until they expire, new changes, rates; fits 80 columns."""
 
 from __future__ import annotations
 

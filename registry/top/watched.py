@@ -1,4 +1,4 @@
-"""The data of ``top``: brokers, the last changes, and how often clients and brokers ask; read only from Redis."""
+"""Reads the data of ``top`` from Redis: brokers, the last changes, and the rates of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGES: Final = 20
 
 
 class ShownRates(NamedTuple):
-    """How often a second, over the last minute. missing: lookups of unknown topics, which ``lookups`` includes."""
+    """Rates a second over the last minute. missing: lookups of unknown topics, which ``lookups`` includes."""
 
     lookups: float
     missing: float
@@ -95,7 +95,7 @@ class Watched:
         store = self._store
         if not await store.exists():  # the scripts below would create the namespace
             raise NoNamespace(
-                f"no namespace {store.namespace!r} in this Redis: it was emptied, and nobody serves it yet"
+                f"no namespace {store.namespace!r} in this Redis: Redis was emptied, and no front end serves it yet"
             )
         head = await read_head(store)
         anew = self._follow is None

@@ -130,7 +130,7 @@ def refused(*options):
 def test_it_does_not_listen_where_others_reach_it(host):
     found = refused("--host", host)
     assert found.returncode == 2
-    assert "nothing asks who they are: add --login" in found.stderr
+    assert "without a login: add --login" in found.stderr
     assert "listens on 127.0.0.1 or ::1 alone" in found.stderr
 
 

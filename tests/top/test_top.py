@@ -168,7 +168,7 @@ async def test_redis_away_is_said_in_words_and_another_epoch_begins_anew():
                     await until(pilot, lambda: "AWAY" not in words(app, "#state"))
                     assert "-- Redis answers again" in log(app)
                     await bed.redis("FLUSHALL")
-                    await until(pilot, lambda: "it was emptied" in words(app, "#state"))
+                    await until(pilot, lambda: "Redis was emptied" in words(app, "#state"))
                     await store.connect()
                     await Bed(store).register("10.0.0.2:10911", "broker-new")
                     await until(pilot, lambda: [row[1] for row in rows(app)] == ["broker-new"])

@@ -57,26 +57,26 @@ def check_reach(
         for origin in reach.origins:
             if origin.startswith("http://") and not is_loopback(urlsplit(origin).hostname or ""):
                 raise ValueError(
-                    f"--origin {origin}: secrets would cross the network in the clear: let browsers come by https, to "
-                    "this console (--tls-cert, --tls-key) or to a proxy before it"
+                    f"--origin {origin}: secrets would cross the network unencrypted: let browsers use https, to this "
+                    "console (--tls-cert, --tls-key) or to a proxy before it"
                 )
     if is_loopback(host):
         return reach
     if not login:
         raise ValueError(
-            f"--host {host}: others reach the console there, and nothing asks who they are: add --login. Without it "
-            "the console listens on 127.0.0.1 or ::1 alone; from elsewhere reach it through ssh -L, or through a proxy "
-            "on this machine that asks for a login"
+            f"--host {host}: others can reach the console there without a login: add --login. Without --login the "
+            "console listens on 127.0.0.1 or ::1 alone; other machines reach it through ssh -L, or through a proxy on "
+            "this machine that asks for a login"
         )
     if cert is None and not proxies:
         raise ValueError(
-            f"--host {host}: secrets would cross the network in the clear: give --tls-cert and --tls-key, or --proxy "
-            "ADDRESS if browsers come by https to a proxy at that address"
+            f"--host {host}: secrets would cross the network unencrypted: give --tls-cert and --tls-key, or --proxy "
+            "ADDRESS if browsers use https to a proxy at that address"
         )
     if not origins:
         raise ValueError(
-            f"--host {host}: say under which address browsers open it, as it refuses requests for others: --origin "
-            "https://console.example:9880"
+            f"--host {host}: give the address under which browsers open the console, which refuses requests for other "
+            "addresses: --origin https://console.example:9880"
         )
     return reach
 

@@ -39,7 +39,7 @@ class Rules:
             raise
         except RegistryError as error:
             raise StartError(
-                f"a console with a login reads who may log in from Redis, and cannot: {error}. Log in to Redis as "
+                f"a console with a login cannot read its users from Redis: {error}. Log in to Redis as "
                 "mqconsole of deploy/users.acl; with --actions as mqregistry"
             ) from error
 

@@ -44,12 +44,12 @@ def check(host="127.0.0.1", *, login=True, origins=(), proxies=(), cert=None, ke
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"login": False}, "nothing asks who they are: add --login"),
+        ({"login": False}, "without a login: add --login"),
         ({"login": False, "origins": [NAME]}, "add --login"),
-        ({}, "secrets would cross the network in the clear: give --tls-cert and --tls-key, or --proxy"),
-        ({"origins": [NAME]}, "secrets would cross the network in the clear"),
-        ({"proxies": [PROXY]}, "say under which address browsers open it.*--origin https://"),
-        ({"proxies": [PROXY], "origins": ["http://console.example"]}, "let browsers come by https"),
+        ({}, "secrets would cross the network unencrypted: give --tls-cert and --tls-key, or --proxy"),
+        ({"origins": [NAME]}, "secrets would cross the network unencrypted"),
+        ({"proxies": [PROXY]}, "give the address under which browsers open the console.*--origin https://"),
+        ({"proxies": [PROXY], "origins": ["http://console.example"]}, "let browsers use https"),
     ],
 )  # fmt: skip
 def test_what_others_reach_needs_a_login_that_nobody_can_listen_to(host, asked, says):
@@ -76,7 +76,7 @@ def test_what_is_enough(certificate):
         ({"login": False, "proxies": [PROXY]}, "which only --login uses"),
         ({"proxies": ["everybody"]}, "expected an address or a network"),
         ({"proxies": ["0.0.0.0/0"]}, "everybody may claim any address"),
-        ({"origins": ["http://console.example"]}, "secrets would cross the network in the clear"),
+        ({"origins": ["http://console.example"]}, "secrets would cross the network unencrypted"),
         ({"cert": "none.pem", "key": "none.pem"}, "cannot be used: .*expected a certificate"),
     ],
 )
