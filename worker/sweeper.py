@@ -123,15 +123,11 @@ class Sweeper:
         try:
             await self._sweep_until(stop)
         finally:
-            await self._leave()
-
-    async def _leave(self) -> None:
-        """Delete the status of this sweeper, which readers would believe for ten more seconds."""
-        if self._told_of_itself:
-            self._told_of_itself = False
-            with contextlib.suppress(RegistryError, TimeoutError):
-                async with asyncio.timeout(_LEAVE_S):
-                    await self._leases.release(self._id)
+            if self._told_of_itself:  # delete the status, which readers would believe for ten more seconds
+                self._told_of_itself = False
+                with contextlib.suppress(RegistryError, TimeoutError):
+                    async with asyncio.timeout(_LEAVE_S):
+                        await self._leases.release(self._id)
 
     async def _sweep_until(self, stop: asyncio.Event) -> None:
         retry_s, away = _RETRY_FIRST_S, False

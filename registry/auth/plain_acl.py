@@ -92,7 +92,10 @@ def _account(place: str, entry: Mapping[str, Any], notes: list[str]) -> Account:
             f"{name}: whiteRemoteAddress is left out: in ACL 1.0 it lets in without a signature; "
             "--from restricts where a user may come from, --network makes it known by its address"
         )
-    roles = [Role.ADMIN] if _flag(place, entry, "admin") else []
+    admin = str(entry.get("admin") or "false").lower()
+    if admin not in ("true", "false"):
+        raise BadFile(f"{place}: admin is {admin!r}, expected true or false")
+    roles = [Role.ADMIN] if admin == "true" else []
     rules: list[Rule] = []
     # A default DENY denies nothing here: anonymous may read routes, so the user could read them without a signature.
     if _perm(place, "defaultTopicPerm", entry.get("defaultTopicPerm") or "DENY") is Effect.ALLOW and not roles:
@@ -184,13 +187,6 @@ def _perm(place: str, key: str, text: Any) -> Effect:
     if found is None:
         raise BadFile(f"{place}: {key} is {text!r}, expected {', '.join(_PERMS)}")
     return found
-
-
-def _flag(place: str, entry: Mapping[str, Any], key: str) -> bool:
-    text = str(entry.get(key) or "false").lower()
-    if text not in ("true", "false"):
-        raise BadFile(f"{place}: {key} is {text!r}, expected true or false")
-    return text == "true"
 
 
 def _entries(top: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -236,8 +236,6 @@ class PeerConnection(asyncio.Protocol):
             raise PeerGoesAway(f"{self.peer}: this connection takes no more requests")
         self._transport.write(encode_command(command))
 
-    # asyncio.Protocol
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass

@@ -116,15 +116,12 @@ class Follow:
             gap = StreamGap(f"Redis has lost changes: it is at change {head.seq}, and change {self.seq} was read")
             self._go_on_at(head.epoch, head.seq, head.chain, head.last_id or START)
             raise gap
-        if head.seq > self.seq and not await self._look_ahead():
-            gap = _missing(self.seq + 1, head.seq)
-            self._go_on_at(head.epoch, head.seq, head.chain, head.last_id)
-            raise gap
-
-    async def _look_ahead(self) -> bool:
-        """Whether the stream has a change after the last one."""
-        self._ahead = self._ahead or await self._reader.read(block_ms=0)
-        return bool(self._ahead)
+        if head.seq > self.seq:
+            self._ahead = self._ahead or await self._reader.read(block_ms=0)
+            if not self._ahead:
+                gap = _missing(self.seq + 1, head.seq)
+                self._go_on_at(head.epoch, head.seq, head.chain, head.last_id)
+                raise gap
 
     def _gap_before(self, change: Change) -> StreamGap | None:
         if self.seq is None:

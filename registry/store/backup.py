@@ -81,12 +81,6 @@ def _names(client: Any, namespace: str) -> set[bytes]:
     return found
 
 
-def _serving(client: Any, namespace: str) -> bool:
-    """Whether a front end, or a broker that writes to Redis itself, has a lease now."""
-    incarnations: Iterable[bytes] = client.smembers(keys.leases(namespace))
-    return any(client.exists(keys.lease(namespace, one.decode())) for one in incarnations)
-
-
 def back_up(url: str, namespace: str, file: Path) -> Head:
     """Write all keys of a namespace into a file that only the user of this process may read.
 
@@ -181,7 +175,8 @@ def restore(url: str, namespace: str, file: Path) -> Head:
     client, meta = _client(url), None
     try:
         with mapped_errors(f"writing namespace {namespace!r}"):
-            if _serving(client, namespace):
+            incarnations: Iterable[bytes] = client.smembers(keys.leases(namespace))
+            if any(client.exists(keys.lease(namespace, one.decode())) for one in incarnations):
                 raise StoreError(
                     f"namespace {namespace!r} is served: stop all front ends, and brokers that write to Redis "
                     "themselves, as they would write their old tables into Redis again; nothing was changed"

@@ -35,7 +35,6 @@ def _auth(name: str) -> Callable[[str], str]:
 
 
 # the namespace, its streams, and their readers
-
 meta = _one("meta")
 changes = _one("changes")
 heartbeats = _one("heartbeats")
@@ -44,7 +43,6 @@ counted = _one("counted")
 readers = _one("readers")
 
 # tables
-
 clusters = _one("clusters")
 cluster = _one_each("cluster")  # of a cluster's name
 brokers = _one("brokers")
@@ -65,7 +63,6 @@ kv_sizes = _one("kv_sizes")
 config = _one("config")
 
 # who is connected
-
 live = _one_each("live")  # of a who
 beat = _one_each("beat")  # of a who
 deadlines = _one("deadlines")
@@ -78,7 +75,6 @@ processes = _one("processes")
 peers = _one("peers")
 
 # who may do what
-
 auth_policy = _auth("policy")
 auth_users = _auth("users")
 auth_used = _auth("used")

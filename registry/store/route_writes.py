@@ -325,7 +325,10 @@ def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) ->
     calls = itertools.chain(
         (_Call((), some, ()) for some in _grouped(dropped, _names_size, ENTRIES_PER_CALL)),
         (_Call((), (), some) for some in _grouped(mappings, _names_size, ENTRIES_PER_CALL)),
-        _topic_calls(parts),
+        (
+            _Call([(cells, body) for _, cells, body in some], (), ())
+            for some in _grouped(parts, _topics_size, ENTRIES_PER_CALL)
+        ),
     )
     last = None
     for call in calls:
@@ -340,13 +343,9 @@ def _names_size(argument: bytes) -> int:
     return 2 * entries_of(_NAMES_PER_ARGUMENT, len(argument))
 
 
-def _topic_calls(parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
-    def entries(part: tuple[int, bytes, bytes]) -> int:
-        count, cells, _ = part
-        return entries_of(count, len(cells) - _QUEUE_DATA_BYTES * count)
-
-    for some in _grouped(parts, entries, ENTRIES_PER_CALL):
-        yield _Call([(cells, body) for _, cells, body in some], (), ())
+def _topics_size(part: tuple[int, bytes, bytes]) -> int:
+    count, cells, _ = part
+    return entries_of(count, len(cells) - _QUEUE_DATA_BYTES * count)
 
 
 def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes]]:

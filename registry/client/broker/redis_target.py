@@ -45,6 +45,7 @@ class RedisTarget:
         self._config = config
         self._owned = owned
         self._registered = ""  # the who (Behaviour.who) that registered over the channel; "": none
+        # the last payload as registrations with their digests: the next period mostly sends the same payload
         self._prepared: tuple[RegistrationPayload, list[tuple[Registration, str]]] | None = None
 
     @property
@@ -59,19 +60,15 @@ class RedisTarget:
 
     async def register(self, payload: RegistrationPayload) -> RegistrationAnswer:
         """Register each body of the payload, as a front end does for a request 103; returns the last answer."""
-        answer = RegistrationAnswer()
-        for registration, digest in self._prepare(payload):
-            answer = await self._register(registration, digest)
-        return answer
-
-    def _prepare(self, payload: RegistrationPayload) -> list[tuple[Registration, str]]:
-        """The payload as registrations with their digests; kept, as the next period mostly sends the same payload."""
         if self._prepared is None or self._prepared[0] is not payload:
             registrations = [_registration(self._config(), body) for body in payload.bodies]
             encoded = map(msgspec.json.encode, registrations)
             digests = [xxhash.xxh3_128_hexdigest(b"direct" + text) for text in encoded]
             self._prepared = payload, list(zip(registrations, digests, strict=True))
-        return self._prepared[1]
+        answer = RegistrationAnswer()
+        for registration, digest in self._prepared[1]:
+            answer = await self._register(registration, digest)
+        return answer
 
     async def _register(self, r: Registration, digest: str) -> RegistrationAnswer:
         behaviour = self._writer.routes.behaviour

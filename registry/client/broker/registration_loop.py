@@ -67,8 +67,6 @@ class RegistrationLoop:
         self._last = RegistrationResult(target.name, "failed", 0.0, 0.0, "not tried yet")
         target.on_lost = self._lost
 
-    # reasons to register
-
     def change(self, names: frozenset[str] | None) -> None:
         """Register these changed topics; None: register the whole table.
 
@@ -101,8 +99,6 @@ class RegistrationLoop:
         soon = asyncio.get_running_loop().time() + self._pace().retry_after_s(max(1, self._failures))
         self._due = min(self._due, soon)
         self._wake.set()
-
-    # the loop
 
     async def run(self) -> None:
         """Register until cancelled; no error ends it."""

@@ -105,11 +105,7 @@ class TopicTable(Mapping[str, TopicConfig]):
         self._state_version = check_data_version(DataVersion(state_version=value)).state_version
 
     def put(self, *topics: TopicConfig) -> None:
-        """Add or change topics, with one new version.
-
-        Raises:
-            TypeError, ValueError: a topic is wrong, see the class; then no topic is put.
-        """
+        """Add or change topics, with one new version."""
         checked = [check_topic(topic) for topic in topics]
         with self.lock:
             changed = {topic.topic_name: topic for topic in checked if self.get(topic.topic_name) != topic}
@@ -128,9 +124,6 @@ class TopicTable(Mapping[str, TopicConfig]):
             read_queue_nums, write_queue_nums: 0 to 1,000,000.
             perm: 4 (read) + 2 (write) + 1 (inherited).
             topic_sys_flag: RocketMQ's TopicSysFlag.
-
-        Raises:
-            TypeError, ValueError: an argument has another type or value.
         """
         self.put(TopicConfig(name, read_queue_nums, write_queue_nums, perm, topic_sys_flag))
 
@@ -149,11 +142,7 @@ class TopicTable(Mapping[str, TopicConfig]):
                 self._changed(None)
 
     def put_mapping(self, *mappings: TopicQueueMapping) -> None:
-        """Add or change mappings of static topics; put also each topic itself into the table.
-
-        Raises:
-            TypeError, ValueError: a mapping is wrong, see the class; then no mapping is put.
-        """
+        """Add or change mappings of static topics; put also each topic itself into the table."""
         given = _by_topic(mappings)
         with self.lock:
             changed = {topic: mapping for topic, mapping in given.items() if self._mappings.get(topic) != mapping}

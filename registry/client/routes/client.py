@@ -60,7 +60,8 @@ class RouteClient:
 
     Raises:
         ConfigError: no address was given, here or by the environment.
-        TypeError, ValueError: an argument of another type, or a duration that is not positive.
+        TypeError, ValueError: an argument of another type, or a duration that is not positive. Methods with topics
+            raise them for a name that is no topic name, and then change nothing.
     """
 
     def __init__(
@@ -144,16 +145,11 @@ class RouteClient:
             if self.owns_name_servers:
                 await self.name_servers.close()
 
-    # topics in use
-
     def publish(self, *topics: str, group: str = "") -> None:
         """Use topics for sending: keep their routes up to date from now on, in the background.
 
         Args:
             group: the part of the program that uses the topics; several parts may share a client.
-
-        Raises:
-            TypeError, ValueError: a name is no topic name; then no topic is used.
         """
         self._use(self.tables.publish, topics, group)
         self._poll_soon.set()
@@ -182,8 +178,6 @@ class RouteClient:
             groups = self._groups.setdefault(topic, set())
             if group is not None or not groups:
                 groups.add(group or "")
-
-    # known routes
 
     @property
     def routes(self) -> Mapping[str, TopicRoute]:
@@ -223,7 +217,6 @@ class RouteClient:
 
         Raises:
             RemoteProtocolError: the topic has no known route, and the answer of the name server cannot be read.
-            TypeError, ValueError: not a topic name.
         """
         info = self.tables.publish_infos.get(topic) if isinstance(topic, str) else None
         if info is not None and info.is_ok:
@@ -243,11 +236,7 @@ class RouteClient:
             raise RemoteProtocolError(f"the route of topic {topic!r} cannot be read: {unread}") from unread
 
     async def subscribe_info(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues for reading a topic, which is in use from now on; () if its route is not known.
-
-        Raises:
-            TypeError, ValueError: not a topic name.
-        """
+        """Return the queues for reading a topic, which is in use from now on; () if its route is not known."""
         if not isinstance(topic, str) or topic not in self.tables.subscribe_infos:
             self._use(self.tables.subscribe, (topic,))
             await self.update(topic)
@@ -263,7 +252,6 @@ class RouteClient:
         Raises:
             NoRoute: there is no queue.
             RemoteProtocolError: the topic has no known route, and the answer of the name server cannot be read.
-            TypeError, ValueError: not a topic name.
         """
         queue = self.selector.select(topic, await self.publish_info(topic), last_broker_name)
         if queue is None:
@@ -301,15 +289,12 @@ class RouteClient:
 
         return end
 
-    # asking
-
     async def lookup(self, topic: str) -> TopicRoute | None:
         """Ask for a topic's route now without keeping it; None if there is no such topic.
 
         Raises:
             PeerUnavailable: no name server answers.
             RemoteProtocolError: the answer is no route, or an error of the name server.
-            TypeError, ValueError: not a topic name.
         """
         check_topic_name(topic)
         return await self._updater.ask(topic)
@@ -326,7 +311,6 @@ class RouteClient:
         Raises:
             ClientClosed: the client is not open.
             PeerUnavailable: only with ``over``.
-            TypeError, ValueError: not a topic name.
         """
         check_topic_name(topic)
         if not self._open:
@@ -344,8 +328,6 @@ class RouteClient:
             PeerUnavailable: only with ``over``.
         """
         await self._updater.poll(needed_only=needed_only, over=over)
-
-    # the background
 
     async def _poll_for_ever(self) -> None:
         loop = asyncio.get_running_loop()

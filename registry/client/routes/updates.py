@@ -155,7 +155,9 @@ class RouteUpdater:
             return False
         try:
             route = await self.ask(self._default_topic if use_default else topic, now=now, over=over)
-            self._back()
+            if self.away is not None:
+                logger.warning("a name server answers again")
+            self.away = None
             if route is None:
                 self.unread.pop(topic, None)
                 self._is_unknown(topic, use_default)
@@ -249,11 +251,6 @@ class RouteUpdater:
         except RemoteProtocolError as error:
             logger.warning("the route of %s in the file cannot be used: %s", topic, error)
             file.drop(topic)
-
-    def _back(self) -> None:
-        if self.away is not None:
-            logger.warning("a name server answers again")
-        self.away = None
 
 
 def _in_words(route: TopicRoute) -> str:

@@ -65,7 +65,8 @@ class PolicyStore:
         for _ in range(_ATTEMPTS):
             before = await self.read()
             after = change(before)
-            users = _changed_users(before, after)
+            users = {name: encode_user(user) for name, user in after.users.items() if before.users.get(name) != user}
+            users |= dict.fromkeys(before.users.keys() - after.users.keys(), b"")
             if after.mode is before.mode and not users:
                 return before
             revision = await self._send(before.revision, after.mode, users)
@@ -115,7 +116,10 @@ class PolicyStore:
         return mode.decode(), int(revision), _by_name(users), changed, int(kept.get("forgotten", -1))
 
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
-        """Send a change; returns the new revision. None: ``revision`` is no longer the one in Redis."""
+        """Send a change; returns the new revision. None: ``revision`` is no longer the one in Redis.
+
+        users: changed user -> its JSON, b"": it was removed.
+        """
         flat: list[Any] = [part for pair in users.items() for part in pair]
         reply = await self._call("change_auth", revision, mode.value, *flat)
         return int(reply[1]) if reply[0] == b"OK" else None
@@ -123,11 +127,3 @@ class PolicyStore:
 
 def _by_name(flat: Sequence[bytes]) -> dict[str, bytes]:
     return dict(zip((name.decode() for name in flat[::2]), flat[1::2], strict=True))
-
-
-def _changed_users(before: Policy, after: Policy) -> dict[str, bytes]:
-    """User -> JSON of the user, for changed users; user -> b"" for removed users."""
-    changed: dict[str, bytes] = {
-        name: encode_user(user) for name, user in after.users.items() if before.users.get(name) != user
-    }
-    return changed | dict.fromkeys(before.users.keys() - after.users.keys(), b"")

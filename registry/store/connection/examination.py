@@ -80,24 +80,20 @@ async def _rights(store: Store) -> tuple[list[str], list[str]]:
     """The commands that this login may not use, and the commands that cannot be tried without a namespace."""
     missing: list[str] = []
     not_tried: list[str] = []
+    named = {
+        "KEY": keys.prefix(store.namespace) + "never",
+        "META": keys.meta(store.namespace),
+        "AUTH": keys.auth_prefix(store.namespace) + "never",
+    }
     with mapped_errors("trying the rights of this login"):
         is_there = await _may(store, "EXISTS", keys.meta(store.namespace)) and await store.exists()
         for command, *arguments in TRIES:
             name = f"{command} of {keys.auth_prefix('')[:6]}*" if "AUTH" in arguments else command
             if "META" in arguments and not is_there:
                 not_tried.append(name)
-            elif not await _may(store, command, *(_key(store, one) for one in arguments)):
+            elif not await _may(store, command, *(named.get(one, one) for one in arguments)):
                 missing.append(name)
     return missing, not_tried
-
-
-def _key(store: Store, argument: str) -> str:
-    named = {
-        "KEY": keys.prefix(store.namespace) + "never",
-        "META": keys.meta(store.namespace),
-        "AUTH": keys.auth_prefix(store.namespace) + "never",
-    }
-    return named.get(argument, argument)
 
 
 async def _may(store: Store, command: str, *arguments: str) -> bool:
