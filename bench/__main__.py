@@ -23,20 +23,20 @@ SUITES = {
     "compare": Suite(
         "compare.command", "ours beside the Java NameServer under the same load (--full: everything)", True
     ),
-    "pairs": Suite("compare.pairs", "this checkout beside another one, load by load in turn"),
-    "hotpath": Suite("costs.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
+    "pairs": Suite("compare.pairs", "this checkout and a second one, each load in turn"),
+    "hotpath": Suite("costs.hotpath", "CPU time of each step of a lookup and of a registration inside a worker"),
     "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
-    "registrations": Suite("costs.registrations", "what registrations cost each process, and what they leave behind"),
-    "embedded": Suite("costs.embedded", "the servers that `up` can bring, beside each other"),
+    "registrations": Suite("costs.registrations", "CPU time of registrations in each process, and memory afterwards"),
+    "embedded": Suite("costs.embedded", "each Redis or Valkey that `up` can start, in turn"),
     "start": Suite("delays.start", "how long `mqregistry up` takes to start, to start again, and to end; commands"),
     "restart": Suite("delays.restart", "how soon a front end that starts again answers, with S2's tables"),
     "client": Suite("delays.client", "how long a changed route takes to reach an application, announced and polled"),
     "console": Suite(
         "delays.console",
-        "how soon a change stands in open pages of the console, its pages, its memory, and what it costs lookups",
+        "how soon open pages of the console show a change, its pages, its memory, and how it slows lookups",
     ),
     "scale": Suite("limits.command", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
-    "pipeline": Suite("pipeline.throughput", "how fast streams become tables on Spark, and what it costs"),
+    "pipeline": Suite("pipeline.throughput", "how fast Spark turns streams into tables, and the CPU time"),
     "lag": Suite("delays.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 
@@ -50,10 +50,10 @@ def usage() -> str:
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The names that come first, and what follows them.
+    """Split the arguments into the suites' names, which come first, and the options after them.
 
     Raises:
-        SystemExit: a name that is no suite; options, but no name.
+        SystemExit: a name is no suite; there are options, but no name.
     """
     names: list[str] = []
     while len(names) < len(arguments) and not arguments[len(names)].startswith("-"):

@@ -1,5 +1,7 @@
-"""The bars: what must hold, and whether it does. A ratio compares medians of one run; "best" is the best round of
-all servers that are named."""
+"""The bars: limits that measured figures must keep. A ratio compares medians of one run.
+
+"best" is the best round of all named servers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Records = Sequence[Mapping[str, Any]]
 
 OURS, TWO_WORKERS, LIMIT = "ours", "ours, 2 workers", "C echo server"
 MEMORY_LIMIT = f"{LIMIT}, 40,000 answers"
-# What "flat" and "linear" leave room for, over a growth of 16 times: caches that no longer hold everything.
+# The most that "flat" and "linear" allow when the tables grow 16 times: CPU caches no longer hold everything then.
 FLAT = 1.3
 JAVA, JAVAS = "Java 5.5.0", ("Java 4.8.0", "Java 5.3.3", "Java 5.5.0")
 
@@ -33,7 +35,7 @@ class Figures:
     records: Records
 
     def values(self, peer: str, what: str, name: str) -> list[float]:
-        """The value of each round that has it; raises Missing when none has."""
+        """The value in each round that has one; raises Missing when no round has."""
         found = [
             float(record["values"][what][name])
             for record in self.records
@@ -57,7 +59,7 @@ class Figures:
         return max(self.values(peer, what, name))
 
     def best(self, peers: Iterable[str], what: str, name: str, choose: Callable[[Iterable[float]], float]) -> float:
-        """The best round of any of these servers that were measured; raises Missing when none was."""
+        """The best round of all these servers; raises Missing when none of them was measured."""
         found: list[float] = []
         for peer in peers:
             try:
@@ -86,9 +88,9 @@ class Figures:
 
 @dataclass(frozen=True)
 class Bar:
-    """A limit, and what was measured: `ours` against `theirs`, in one unit.
+    """A limit for a measured value: `ours` divided by `theirs`, in one unit.
 
-    at_least: whether the measured value must be at least the limit, else at most.
+    at_least: whether the value must be at least the limit; else at most.
     """
 
     what: str
@@ -99,7 +101,7 @@ class Bar:
     unit: str = ""
 
     def judge(self, figures: Figures) -> tuple[str, bool | None]:
-        """What was measured as text, and whether the bar held; None when nothing was measured, or no bar was set."""
+        """The measured value as text, and whether the bar held: None if nothing was measured or there is no limit."""
         try:
             ours, theirs = self.measure(figures)
         except Missing as error:
@@ -126,7 +128,7 @@ def _lookups(what: str, other: str = JAVA) -> Callable[[Figures], tuple[float, f
 
 
 def _pipelined(f: Figures) -> tuple[float, float]:
-    """Ours, and the least that is enough of it."""
+    """Our rate, and the least rate that is enough."""
     what, name = "S2 64x16", "rate"
     return f.median(OURS, what, name), min(8 * f.median(JAVA, what, name), 0.45 * f.median(LIMIT, what, name))
 
@@ -136,7 +138,7 @@ def _below_every_peer(f: Figures) -> tuple[float, float]:
 
 
 def _fastest_small(f: Figures) -> str:
-    """The Java that had the best round of S1."""
+    """The Java NameServer with the best round of S1."""
     measured = [java for java in JAVAS if f.maybe(java, "S1 16x1", "rate") is not None]
     if not measured:
         raise Missing("S1 of any Java")

@@ -1,4 +1,4 @@
-"""Ours against other checkouts of this project that were measured in the same rounds: a table of ratios."""
+"""Compares this checkout with others that were measured in the same rounds: a table of ratios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.load.shapes import GROWTH
 
 
 class Measured(NamedTuple):
-    """One line of the table: which figure of which records is compared, and whether more of it is better."""
+    """One line of the table: the compared figure and its records, and whether a higher figure is better."""
 
     label: str
     ours: str
@@ -27,7 +27,7 @@ class Measured(NamedTuple):
 def table(figures: Figures, checkout: str) -> list[list[str]]:
     """Rows of: what, ours, the checkout, ours / checkout, the ratio of each round, and the direction that is better.
 
-    A figure that one of the two lacks has no row.
+    If one of the two lacks a figure, the table has no row for it.
     """
     rows = []
     for line in _lines(checkout):

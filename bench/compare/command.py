@@ -1,15 +1,15 @@
-"""Ours beside the Java NameServer, under the same load in the same run.
+"""Measures ours and the Java NameServer under the same load in the same run.
 
     python -m bench compare                 a selection, about eight minutes
     python -m bench compare --full          everything, five interleaved rounds, about an hour
-    python -m bench compare --full --resume go on where such a run was interrupted
-    python -m bench compare --render        write RESULTS.md again from what was measured
-    python -m bench compare --full --beside ../before    another checkout of this project in the same rounds
+    python -m bench compare --full --resume continue an interrupted run
+    python -m bench compare --render        write RESULTS.md again from the measured figures
+    python -m bench compare --full --beside ../before    also measure a second checkout, in the same rounds
 
-Each round takes the servers one after the other, another one first each time, each freshly started on the server
-core and loaded from the generator core. Answers are compared with what is right; wrong ones are listed.
-Writes results/<selection|full>.json after each server, RESULTS.md and the plot after each round. Status 1 when a bar
-is missed.
+Each round measures one server after the other, and begins with a different one. Each server is newly started on the
+server core, and loaded from the generator core. Answers are checked, and wrong ones are listed. The command writes
+results/<selection|full>.json after each server, RESULTS.md and the plot after each round. The exit status is 1 when a
+bar is missed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def peers_of(choice: str, full: bool, route_bytes: int, topics: int) -> list[Pee
     """The servers of a run.
 
     Args:
-        choice: names or patterns, separated by semicolons; "" for those of the selection, or with ``full`` for all.
+        choice: names or patterns, separated by semicolons; "" means the selection, or with ``full`` all servers.
     """
     everybody: list[Peer] = [
         Ours(), Ours(workers=2), Java("4.8.0"), Java("5.3.3"), Java("5.5.0"), Java("5.5.0", heap="1g"),
@@ -62,7 +62,7 @@ def peers_of(choice: str, full: bool, route_bytes: int, topics: int) -> list[Pee
 
 
 def with_checkouts(peers: Sequence[Peer], beside: Sequence[Checkout], number: int) -> list[Peer]:
-    """The servers of a round: next to each of ours the same of every other checkout, first in every second round."""
+    """The servers of a round: each of ours next to that of every other checkout, which comes first in every second."""
     found: list[Peer] = []
     for peer in peers:
         if isinstance(peer, Ours):
@@ -74,7 +74,7 @@ def with_checkouts(peers: Sequence[Peer], beside: Sequence[Checkout], number: in
 
 
 def small_of(peers: Sequence[Peer]) -> list[Peer]:
-    """The servers that S1 is measured with: one of each kind."""
+    """The servers that are measured with S1: one of each kind."""
     return [
         Echo(S1.route_bytes()) if isinstance(peer, Echo) else peer
         for peer in peers
@@ -92,7 +92,7 @@ def main() -> int:
     everywhere = sorted(os.sched_getaffinity(0))
     server_cores, generator_cores = machine.cores(options.server_cores, options.generator_cores)
     if generator_cores:
-        os.sched_setaffinity(0, generator_cores)  # this process too keeps off the server's core
+        os.sched_setaffinity(0, generator_cores)  # this process also leaves the server's core free
     name = "smoke" if options.smoke else "full" if options.full else "selection"
     rounds = options.rounds or (5 if options.full else 1)
     big = TINY if options.smoke else S2
@@ -135,7 +135,7 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="every server and scenario, five rounds")
-    parser.add_argument("--smoke", action="store_true", help="tiny tables, moments: whether the tool works")
+    parser.add_argument("--smoke", action="store_true", help="tiny tables, a few seconds: shows whether the tool works")
     parser.add_argument("--rounds", type=int, help="default 5 with --full, else 1")
     parser.add_argument("--resume", action="store_true", help="keep what an interrupted run of this commit measured")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""One run of a comparison: its records, and one server after the other in interleaved rounds."""
+"""One run of a comparison: measures one server after the other in interleaved rounds, and collects the records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bench.servers.rocketmq import Unavailable
 
 
 class Comparison:
-    """One run: which shapes, how long, on which cores; collects the records.
+    """One run: its shapes, durations, cores and records.
 
-    records: those of an interrupted run are not measured again.
+    records: the records of an interrupted run, whose steps are not measured again.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Comparison:
         print(f"{time.monotonic() - self.began:7.1f} s  {text}", flush=True)
 
     def record(self, peer: str, what: str, number: int, measure: Callable[[Record], None]) -> None:
-        """Measure, unless an interrupted run did already, and keep the record; of a server that fails, the reason."""
+        """Measure, unless an interrupted run did, and keep the record, or the reason why the server failed."""
         record = Record(peer, number, what)
         if any((each.peer, each.round, each.shape) == (peer, number, what) for each in self.records):
             return
@@ -80,7 +80,7 @@ class Comparison:
         self.record(peer.name, shape.name, number, measure)
 
     def round(self, number: int, peers: Sequence[Peer], small: Sequence[Peer]) -> None:
-        """Measure every server once; each round begins with another one."""
+        """Measure every server once; each round begins with a different server."""
         for shape, those in ((self.big, peers), (S1, small)):
             turn = number % len(those) if those else 0
             for peer in [*those[turn:], *those[:turn]]:
@@ -97,10 +97,10 @@ def save(path: Path, about: dict[str, Any], records: Sequence[Record]) -> None:
 
 
 def read_records(path: Path, about: dict[str, Any]) -> list[Record]:
-    """The records of an interrupted run, whose date is kept.
+    """The records of an interrupted run; ``about`` gets its date.
 
     Raises:
-        SystemExit: it is of another commit, machine or effort, so its numbers do not belong to this run.
+        SystemExit: that run had a different commit, machine or effort, so its numbers do not belong to this run.
     """
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""S8: what a lookup, a heartbeat, a changed topic and a kept topic cost as the tables and the front ends grow."""
+"""S8: measures what a lookup, a heartbeat, a changed topic and a topic's memory cost as tables and front ends grow."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ FRONT_ENDS = (2, 4)
 TIMES = 3
 """How many times each cost is measured; the median counts."""
 ASKS_BEFORE = 2
-"""How many times every topic is looked up before: the first answers are encoded, later ones are ready."""
+"""How many times every topic is looked up before measuring, so that all answers are encoded."""
 
 
 def measure(run: Comparison, beside: Sequence[Checkout] = ()) -> None:
-    """Every size with one front end, then the middle one with more; one record each, for ours and each checkout."""
+    """Measure every size with one front end, then the middle size with more, for this and each other checkout."""
     for front_ends, shape in (*((1, shape) for shape in GROWTH), *((count, GROWTH[1]) for count in FRONT_ENDS)):
         for checkout in (None, *beside):
             _one(run, Ours(front_ends=front_ends, checkout=checkout), shape)
 
 
 def peer_name(front_ends: int, checkout: str = "") -> str:
-    """Under which name growth is recorded: ours, or that of a checkout of this name."""
+    """The name in the records for this checkout, or for the one with the given name."""
     return f"S8 {front_ends}, {checkout}" if checkout else f"S8 {front_ends}"
 
 

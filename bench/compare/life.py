@@ -1,4 +1,4 @@
-"""The steps of one server in one round: fill, look up, load, register, empty. Each records what it measured."""
+"""The steps of one server in one round: fill, look up, load, register, empty. Each step records its figures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.load.tool import LoadGenerator, LoadResult
 from bench.servers.peers import MeasuredServer, OurServer
 from bench.servers.rest import NoRest, wait_for_rest
 
-# Java drops a broker after 120 s without a registration, and a connection after 120 s without a byte.
+# Java removes a broker after 120 s without a registration, and closes a connection after 120 s without a byte.
 BEAT_EVERY_S = 40.0
-# A broker that is answered with an error tries again, up to so many times.
+# How often brokers register again that were answered with an error.
 STORM_TRIES = 50
 RETRY_S = 0.25
 OPEN_CONNECTIONS = 64
@@ -26,8 +26,8 @@ OPEN_CONNECTIONS = 64
 class Effort:
     """How long each step lasts; the defaults are those of ``--full``.
 
-    ladder: rates of the plot of latency against load, every second round; stretch_s: of S4; lag_s: of the lag's probes.
-    window_s, java_warm_least_s, warm_most_s: how a server is warmed up (Life.warm_up).
+    ladder: rates for the plot of latency against load, measured every second round. stretch_s: length of S4.
+    lag_s: length of the lag's probes. window_s, java_warm_least_s, warm_most_s: see Life.warm_up.
     """
 
     window_s: float = 10.0
@@ -50,9 +50,9 @@ def is_steady(rates: Sequence[float]) -> bool:
 
 @dataclass
 class Record:
-    """What was measured of one peer with one shape in one round.
+    """The figures of one server with one shape in one round.
 
-    wrong: what was wrong with answers, a few of them; took_s: all of it, from the start of the server to its end.
+    wrong: the faults of a few wrong answers. took_s: from the start of the server to its end.
     """
 
     peer: str
@@ -67,9 +67,9 @@ class Record:
 
 
 class Life:
-    """Measures one running server with one generator, whose brokers it keeps alive.
+    """Measures one running server with one generator, whose brokers it keeps registered.
 
-    checked: whether the answers mean anything (the echo server's do not).
+    checked: whether answers are checked (those of the echo server are no routes).
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class Life:
     # filling
 
     def storm(self, what: str) -> None:
-        """S7: every broker registers at once, until every route is right."""
+        """S7: let every broker register at once, until every route is right."""
         began = time.monotonic()
         cost = self.server.cost()
         result = self.register_all(Variant.BASE)
         first_s, refused, tries = result.registrations_s, self.refused(result), 1
-        filled = self.server.cost()  # before the check asks for every route, which ours keeps encoded from then on
+        filled = self.server.cost()  # before the check, after which ours keeps every route encoded
         while tries < STORM_TRIES:
             checking = time.monotonic()
             wrong = [] if self.refused(result) else self.wrong_routes()
@@ -108,9 +108,9 @@ class Life:
             result = self.register_all(Variant.BASE, keep=True)
         else:
             self.record.wrong += [f"{what}: {result.registrations.remark}", *wrong[:3]]
-        # When the first check finds everything right, it was right when the last broker was answered.
+        # If the first check finds every route right, they were right when the last broker was answered.
         until_right_s = first_s if tries == 1 else checking - began
-        # the checks cost CPU time, too; it is left out where there was only one check
+        # CPU time of the check is left out if there was only one check
         cpu_s = (filled if tries == 1 else self.server.cost()).cpu_s - cost.cpu_s
         self.record.add(
             what, seconds=until_right_s, refused=refused, tries=tries, cpu_s=cpu_s,
@@ -119,7 +119,7 @@ class Life:
         self._say(f"{what}: {until_right_s:.2f} s, {tries} tries")
 
     def wrong_routes(self) -> list[str]:
-        """Look up every route; what is wrong with the answers. Later answers are compared with these."""
+        """Look up every route; the faults of wrong answers. Later answers are compared with these answers."""
         self.generator.once(self._bodies)
         return self._wrong_answers()
 
@@ -135,8 +135,8 @@ class Life:
     def leave(self) -> None:
         """Let every broker unregister, and wait until the last topic is gone and the server is at rest.
 
-        Java 5.x removes topics after its answer, and Redis frees the memory of ours behind it: it belongs to the
-        leaving, not to the storm that comes after it.
+        Java 5.x removes topics after its answer, and our Redis frees memory after ours. This work belongs to this step,
+        not to the storm after it.
         """
         began, before = time.monotonic(), self.server.cost()
         self.register_all(Variant.LEAVE)
@@ -168,7 +168,7 @@ class Life:
         return registrations.asked - registrations.codes.get("0", 0)
 
     def beat(self) -> None:
-        """Register all brokers again, unchanged, before the servers would drop them."""
+        """Register all brokers again, unchanged, before the server would remove them."""
         if self.checked and time.monotonic() - self._beat_at > BEAT_EVERY_S:
             self.register_all(Variant.BASE, keep=True)
 
@@ -179,10 +179,10 @@ class Life:
         self.generator.run(connections=64, inflight=16, seconds=seconds)
 
     def warm_up(self) -> None:
-        """Load the server until its rate has stopped rising: three windows in a row within 3 %, a Java for a minute.
+        """Load the server until three rates in a row are within 3 %, a Java for at least a minute.
 
-        Java compiles its hot code meanwhile, on the core that answers: its rate rises for a minute, and stands still
-        for some seconds on the way.
+        Java compiles its hot code meanwhile, on the core that answers: its rate rises for a minute, but may be constant
+        for some seconds in between.
         """
         rates: list[float] = []
         effort = self.effort
@@ -236,7 +236,7 @@ class Life:
         return result
 
     def _judge(self, what: str, changing: bool) -> int:
-        """How many of the answers that differ from the expected bytes are wrong by their content."""
+        """Of the answers that differ from the expected bytes, the number whose content is wrong."""
         if not self.checked:
             return 0
         wrong = [
@@ -252,7 +252,7 @@ class Life:
             self.lookups(f"{self.shape.name} {connections}x{inflight}", connections=connections, inflight=inflight)
 
     def open_loops(self, rate: int) -> None:
-        """S4: the same lookups without registrations, with unchanged ones, and with ten changed topics each."""
+        """S4: lookups without registrations, with unchanged registrations, and with ten changed topics in each."""
         load = {"connections": OPEN_CONNECTIONS, "rate": rate, "seconds": self.effort.stretch_s}
         self.lookups("S4 none", **load)
         self.lookups("S4 unchanged", **load, reg_rate=1, reg_keep=1)
@@ -260,7 +260,7 @@ class Life:
         self.register_all(Variant.BASE)
 
     def ladder(self) -> None:
-        """Latency against load, until the server cannot follow."""
+        """Measure latency at rising rates, until the server cannot keep up."""
         for rate in self.effort.ladder:
             result = self.lookups(
                 f"load {rate}", connections=OPEN_CONNECTIONS, rate=rate, seconds=self.effort.ladder_s, warmup_s=0.5
@@ -271,7 +271,7 @@ class Life:
     # registering
 
     def registrations(self) -> None:
-        """One broker registers again and again, one at a time: unchanged, one topic changed, all changed."""
+        """Let one broker register again and again: unchanged, with one changed topic, with all topics changed."""
         for what, first, second, keep in (
             ("unchanged", Variant.BASE, Variant.BASE, 1),
             ("1 changed", Variant.ONE, Variant.BASE, 0),
@@ -305,13 +305,13 @@ class Life:
         self.record.add("memory", **{f"{what}_parts_mb": self.server.pss_by_process()})
 
     def restart(self, server: OurServer) -> None:
-        """End the front end and start it again: it must answer every route without any broker's registration."""
+        """Restart the front end: it must answer every route without a registration of any broker."""
         server.restart_front_end()
-        self.generator.leave()  # its brokers' connections went with the front end; they do not come again
+        self.generator.leave()  # the front end's end closed the brokers' connections
         began = time.monotonic()
         self.generator.once(self._bodies)
         asked_s = time.monotonic() - began
-        wrong = self._wrong_answers()  # our own arithmetic is no part of it
+        wrong = self._wrong_answers()  # after the time was taken
         self.record.add("restart", start_s=server.start_s, all_routes_s=server.start_s + asked_s, wrong=len(wrong))
         self.record.wrong += [f"restart: {text}" for text in wrong[:3]]
         self._say(
@@ -319,7 +319,7 @@ class Life:
         )
 
     def spread(self, server: OurServer, counts: Sequence[int]) -> None:
-        """Count how many of so many connections each worker gets."""
+        """For each number of connections, count how many each worker gets."""
         workers = server.workers()
         for count in counts:
             time.sleep(0.5)  # until the last run's connections are gone

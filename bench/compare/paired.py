@@ -1,4 +1,4 @@
-"""Times of two servers that were loaded in turn, compared pair by pair: a busy host slows both of a pair."""
+"""Compares the times of two servers that were loaded in turn, pair by pair: a busy host slows both of a pair."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Took(NamedTuple):
-    """What one load took: a time, and CPU time of the front end and its Redis; of the same number of requests."""
+    """The cost of one load: its time, and the CPU time of front end and Redis; for the same number of requests."""
 
     time: float
     cpu: float
 
 
 class Pairs(NamedTuple):
-    """By how many percent the time of a kind exceeds another's, over all rounds."""
+    """By how many percent the times of one side exceed those of the other side, over all rounds."""
 
     median: float
     lower_quartile: float
@@ -23,7 +23,7 @@ class Pairs(NamedTuple):
 
 
 def slower(kind: Sequence[float], than: Sequence[float]) -> Pairs:
-    """Compare two kinds' times, round by round."""
+    """Compare the times of two sides, round by round."""
     ratios = [(one / other - 1) * 100 for one, other in zip(kind, than, strict=True)]
     if len(ratios) < 2:
         return Pairs(ratios[0], ratios[0], ratios[0])

@@ -1,9 +1,9 @@
-"""Measures this checkout and another one, load by load in turn: ``python -m bench pairs --beside ../before``.
+"""Measures this checkout and a second one, each load in turn: ``python -m bench pairs --beside ../before``.
 
-``compare --beside`` measures one server after the other, a minute apart: a host that others share can be half as fast
-by then. Here the servers of both checkouts are up all the time, with the tables of S2, and each load of one or two
-seconds is put on one server and then on the other. The median of the pairs' ratios counts; the quartiles show how
-certain it is. Other programs disturb the CPU time of the front end and its Redis less than the time.
+``compare --beside`` measures one server a minute after the other, and a shared host may be half as fast by then. Here
+the servers of both checkouts run all the time, with the tables of S2, and each load of one or two seconds goes to one
+server and then to the other. The median of the pairs' ratios counts; the quartiles show how certain the median is.
+Other programs disturb the CPU time of front end and Redis less than the wall-clock time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REGISTRATIONS: Final = {
     "registrations, all changed": (Variant.ALL, Variant.BASE, 0),
 }
 WARM_TIMES: Final = 3
-"""Each topic is asked for so often before lookups are measured: a request that came twice is known by its bytes."""
+"""How often each topic is asked for before lookups are measured, so that the lookup cache knows their bytes."""
 LEAVE, STORM = "all brokers leave", "storm on a warm server"
 LOADS: Final = (*LOOKUPS, *REGISTRATIONS, LEAVE, STORM)
 
@@ -51,10 +51,10 @@ class LoadedCheckout:
             raise LoadFailed(f"{server.name}: {wrong[0]}")
 
     def put(self, load: str, seconds: float) -> Took:
-        """Put one load on it.
+        """Put one load on the server.
 
         Raises:
-            LoadFailed: it refused something, or did not answer.
+            LoadFailed: the server refused a request, or did not answer.
         """
         if load == STORM:
             if self._there:
@@ -93,7 +93,7 @@ class LoadedCheckout:
         return Took(result.registrations_s, self._server.cost().cpu_s - before)
 
     def beat(self) -> None:
-        """Have the brokers live on while the other side is loaded."""
+        """Keep the brokers registered while the other side is loaded."""
         self._life.beat()
 
     def _timed(self, step: Callable[[], object]) -> Took:
@@ -105,7 +105,7 @@ class LoadedCheckout:
 def measure(
     checkout: Checkout, loads: list[str], pairs: int, seconds: float, say: Callable[[str], None]
 ) -> dict[str, list[tuple[Took, Took]]]:
-    """Load -> its pairs: of this checkout, and of the other one."""
+    """Load -> its pairs of costs: at this checkout, and at the other one."""
     server_cores, generator_cores = machine.cores(None, None)
     found: dict[str, list[tuple[Took, Took]]] = {load: [] for load in loads}
     build("loadgen")
@@ -135,13 +135,13 @@ def measure(
 
 
 def row(load: str, pairs: list[tuple[Took, Took]]) -> tuple[str, bool]:
-    """One line of the table, and whether the median falls by no more than the bar."""
+    """One line of the table, and whether the median is slower by no more than the bar."""
     ours_all, theirs_all = zip(*pairs, strict=True)
     times = slower([one.time for one in ours_all], [one.time for one in theirs_all])
     cpu = slower([one.cpu for one in ours_all], [one.cpu for one in theirs_all])
     ours, theirs = (statistics.median(pair[side].time for pair in pairs) for side in (0, 1))
     each = f"{theirs:.2f} s | {ours:.2f} s" if load in (LEAVE, STORM) else f"{1 / theirs:,.0f}/s | {1 / ours:,.0f}/s"
-    held = load == LEAVE or times.median <= MOST_PERCENT  # a checkout may clear Redis behind the answer, in parts
+    held = load == LEAVE or times.median <= MOST_PERCENT  # a checkout may remove topics from Redis after the answer
     return f"| {load} | {each} | {_spread(times)} | {_spread(cpu)} | {'' if held else 'slower'} |", held
 
 
@@ -155,7 +155,7 @@ def main() -> int:
         prog="python -m bench pairs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--beside", type=Path, required=True, metavar="CHECKOUT", help="the other one, with its own .venv"
+        "--beside", type=Path, required=True, metavar="CHECKOUT", help="the other checkout, with its own .venv"
     )
     parser.add_argument("--pairs", type=int, default=10, help="of each load (default: 10)")
     parser.add_argument("--seconds", type=float, default=1.5, help="of one load of one server")

@@ -1,4 +1,4 @@
-"""Which steps are measured of which server, and in which order."""
+"""Chooses the steps that are measured of each server, and their order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MAIN_JAVA = "5.5.0"
 
 
 def run_programme(life: Life, peer: Peer, *, small: bool) -> None:
-    """Run the steps that belong to this server.
+    """Run the steps for this kind of server.
 
     Args:
-        small: the shape is S1, of which only the closed loop with 16 connections is measured.
+        small: the shape is S1: only the closed loop with 16 connections is measured.
     """
     if small:
         _small(life)
@@ -66,14 +66,14 @@ def _limit(life: Life, *, everything: bool) -> None:
 def _workers(life: Life) -> None:
     life.storm("S7 fresh")
     life.memory("asked")
-    life.warm_up()  # each worker keeps its own answers, and has yet to make them
+    life.warm_up()  # each worker encodes and keeps its own answers
     life.closed_loops(CLOSED[:2])
     if isinstance(life.server, OurServer):
         life.spread(life.server, SPREADS)
 
 
 def _memory(life: Life) -> None:
-    """S5 and S6 of the other Java NameServers: their start, the fill, and their memory."""
+    """S5 and S6 of the other Java NameServers: the start, the fill, and the memory."""
     life.record.add("start", seconds=life.server.start_s)
     life.storm("S7 fresh")
     life.memory("asked")

@@ -1,4 +1,4 @@
-"""Writes RESULTS.md from results/full.json and results/selection.json, as far as they exist."""
+"""Writes RESULTS.md from those of results/full.json and results/selection.json that exist."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ OTHERS = ("console",)
 
 HOW = """# Results
 
-Written by `python -m bench compare`, but for the sections that name another command; what each step does is in
-`bench/compare/programme.py` and `bench/compare/life.py`. To take them again, on a machine with two cores or more that
-has nothing else to do, with a C compiler, Java and Maven:
+`python -m bench compare` writes this page, except the sections that name a different command.
+`bench/compare/programme.py` and `bench/compare/life.py` have the steps. To measure again, use an idle machine with at
+least two cores, a C compiler, Java and Maven:
 
 | command | takes | measures |
 | --- | --- | --- |
 | `make bench` | 8 min | a selection: Java 5.5.0, ours, the echo server, one round |
-| `make bench ARGS="compare --full"` | 60 min | everything below, five rounds; `--resume` after an interruption |
-| `make bench ARGS="console --write"` | 4 min | the console: its pages, how soon they show a change, lookups beside it |
+| `make bench ARGS="compare --full"` | 60 min | everything below, five rounds; `--resume` continues an interrupted run |
+| `make bench ARGS="console --write"` | 4 min | the console: its pages, how soon they show a change, and how much it slows lookups down |
 | `make bench ARGS="scale"` | 6 min | what one Redis carries, the limits of size, a Redis Cluster: `SCALE.md` |
 | `make bench ARGS="compare --render"` | 1 s | nothing: writes this file again from `bench/results/*.json` |
 
-A bar is OK or MISSED by medians of the rounds, Java's best round where it says so. A busy machine shows in the load
-average (about 1 to 2 is the run itself): then the ratios are worth little.
+A bar (a limit) is OK or MISSED by the medians of the rounds, or by Java's best round where it says so. If the load average
+is far above 1 to 2, which is the run itself, the machine was busy, and the ratios say little.
 """
 
 
@@ -185,7 +185,7 @@ def _side_by_side(figures: Figures) -> str:
         row("S7, warm process", one("S7 warm", "seconds", " s", min)),
         row("S7, fresh: registrations refused and repeated", one("S7 fresh", "refused")),
     ]
-    # records that are not of a server, such as the lag, have none of these figures
+    # records without a server, such as those of the lag, have none of these figures
     columns = [0, *(number for number in range(1, len(peers) + 1) if any(line[number] for line in rows))]
     head = ["", *peers]
     return _table([head[n] for n in columns], [[line[n] for n in columns] for line in rows if any(line[1:])])

@@ -1,7 +1,7 @@
-"""The suites that a comparison runs besides: how fast a change arrives, how fast `mqregistry up` starts.
+"""Runs the suites that belong to a comparison: the delay of a change, and the start of `mqregistry up`.
 
-Each is a suite of its own (`python -m bench lag`, `start`), run in another process on all cores; for another checkout
-its own suite of that name is run, by its own Python.
+Each suite (`python -m bench lag`, `start`) runs in a process of its own on all cores. For a second checkout that
+checkout's suite runs, with its own Python.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _TINY = ("--brokers", "2", "--topics", "20", "--lookups", "100", "--every-s", "1
 
 
 def lag_peer(checkout: str = "") -> str:
-    """Under which name the lag is recorded: ours, or that of a checkout of this name."""
+    """The name of the lag's records for this checkout, or for the one with the given name."""
     return f"{checkout}, changes" if checkout else LAG
 
 
 def up_peer(checkout: str = "") -> str:
-    """Under which name the start of `mqregistry up` is recorded: ours, or that of a checkout of this name."""
+    """The name of the records of `mqregistry up` for this checkout, or for the one with the given name."""
     return f"{checkout}, mqregistry up" if checkout else UP
 
 
 def lag(run: Comparison, number: int, cores: Sequence[int], *, tiny: bool, checkout: Checkout | None = None) -> None:
-    """How long a change takes to reach every worker of two front ends, while S4's load runs."""
+    """Measure how long a change takes to reach every worker of two front ends, while S4's load runs."""
 
     def measure(record: Record) -> None:
         options = ["--seconds", str(run.effort.lag_s), *(_TINY if tiny else ())]
@@ -47,7 +47,7 @@ def lag(run: Comparison, number: int, cores: Sequence[int], *, tiny: bool, check
 
 
 def up(run: Comparison, cores: Sequence[int], checkout: Checkout | None = None) -> None:
-    """How long `mqregistry up` takes to start and to end."""
+    """Measure how long `mqregistry up` takes to start and to end."""
 
     def measure(record: Record) -> None:
         for what, seconds in _suite(run.folder, "start", [], cores, checkout).items():
@@ -59,10 +59,10 @@ def up(run: Comparison, cores: Sequence[int], checkout: Checkout | None = None) 
 def _suite(
     folder: Path, name: str, options: Sequence[str], cores: Sequence[int], checkout: Checkout | None
 ) -> dict[str, Any]:
-    """Run a suite; the content of the file that it writes with ``--json``.
+    """Run a suite; return the content of the file that it writes with ``--json``.
 
     Raises:
-        LoadFailed: it wrote nothing.
+        LoadFailed: the suite wrote no file.
     """
     path = folder / f"{name}.json"
     path.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""What one lookup, script or registration costs: CPU time and memory, by process and by step."""
+"""Measures the CPU time and the memory of a lookup, a script and a registration, by process and by step."""

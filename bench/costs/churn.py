@@ -1,8 +1,8 @@
-"""A day of registrations, played as fast as Redis takes it: what the memory of a server looks like afterwards.
+"""Plays a day of registrations as fast as Redis can run the scripts, to see the server's memory afterwards.
 
-Four clusters of eight brokers. Each broker sends its 2,880 heartbeats; each hour every cluster changes, drops and gets
-topics, whose names are of every length; and four or five times a day each broker leaves and comes back with all of its
-topics. The same seed gives every server the same day.
+There are four clusters of eight brokers. Each broker sends its 2,880 heartbeats; each hour every cluster changes, drops
+and adds topics with names of different lengths; and four or five times a day each broker leaves and comes back with all
+of its topics. The same seed gives every server the same day.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHANNEL = Channel("front-end", "worker/1@b1")
 
 
 class Memory(NamedTuple):
-    """What a server says of its memory, in bytes: what it uses, and what it has of the machine."""
+    """The memory in bytes that a server reports: what it uses, and what it holds of the machine's memory."""
 
     used: int
     resident: int
@@ -45,11 +45,11 @@ class _ChurningBroker:
 
 
 class Day:
-    """One server's day, hour by hour.
+    """The day of one server, played hour by hour.
 
     Args:
         store: an empty namespace.
-        topics: of each cluster; all of its brokers have them.
+        topics: how many each cluster has; all of its brokers have the same.
     """
 
     def __init__(self, store: Store, *, clusters: int = 4, brokers: int = 8, topics: int = 2500, seed: int = 1) -> None:
@@ -92,7 +92,7 @@ class Day:
         return Memory(info["used_memory"], info["used_memory_rss"])
 
     async def _change_topics(self, cluster: list[_ChurningBroker]) -> None:
-        """A fiftieth of them is changed, and another one is dropped for as many new ones."""
+        """Change a fiftieth of a cluster's topics, and replace another fiftieth by new ones."""
         names = list(cluster[0].topics)
         some = self._random.sample(names, len(names) // 25)
         changed, dropped = some[::2], some[1::2]

@@ -1,11 +1,11 @@
-"""The servers that `mqregistry up` can bring, beside each other: registrations, a storm, memory, a day of churn.
+"""Compares each Redis or Valkey that `mqregistry up` can start: registrations, a storm, memory, a day of changes.
 
     python -m bench embedded [--server PATH ...] [--rounds 3] [--seconds 3] [--no-day]
 
-Every redis-server and valkey-server that a wheel has brought, the one on PATH, and those that --server names. In each
-round each of them gets, in turn: 32 brokers of 10,000 topics that come at once, then one broker that registers again
-and again. The day is played at all of them in turns of an hour. CPU time is that of the server alone. Medians; the
-numbers in brackets are relative to the first server.
+It measures each redis-server and valkey-server of a wheel, the one on PATH, and those that --server names. In each
+round each server in turn gets 32 brokers of 10,000 topics that register at once (a storm), then one broker that
+registers again and again. All servers play the day in turns of an hour. CPU time is that of the server alone. The
+numbers are medians; those in brackets are relative to the first server.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def name_of(path: str) -> str:
 
 @contextlib.contextmanager
 def chosen(path: str) -> Iterator[None]:
-    """Have `find_server` find this one."""
+    """Make `find_server` return this server."""
     before = os.environ.get("MQREGISTRY_REDIS_SERVER")
     os.environ["MQREGISTRY_REDIS_SERVER"] = path
     try:
@@ -80,7 +80,7 @@ def chosen(path: str) -> Iterator[None]:
 
 
 def register(figures: Figures, folder: Path, seconds: float, cores: tuple[list[int], list[int]]) -> None:
-    """The storm, the registrations, and memory after them, on the server that is chosen."""
+    """Measure the storm, the memory after it, and the registrations, on the chosen server."""
     lookups, registrations = S2.write(folder)
     processes = Processes(Path(tempfile.mkdtemp(prefix="mq", dir=folder)))
     with contextlib.ExitStack() as stack:
@@ -109,7 +109,7 @@ def register(figures: Figures, folder: Path, seconds: float, cores: tuple[list[i
 
 
 async def a_day(servers: Mapping[str, EmbeddedRedis], figures: Mapping[str, Figures]) -> None:
-    """The same day at each of them, in turns of an hour."""
+    """Play the same day on each server, in turns of an hour."""
     async with contextlib.AsyncExitStack() as stack:
         days = {name: Day(await stack.enter_async_context(Store(one.url, "day"))) for name, one in servers.items()}
         cpu_s = defaultdict[str, float](float)
@@ -148,7 +148,7 @@ def show(figures: Mapping[str, Figures]) -> None:
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", action="append", default=[], metavar="PATH", help="another one; repeatable")
+    parser.add_argument("--server", action="append", default=[], metavar="PATH", help="a further server; repeatable")
     parser.add_argument("--rounds", type=int, default=3, help="of storm and registrations")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each kind of registration")
     parser.add_argument("--no-day", action="store_true")
@@ -163,7 +163,7 @@ def main() -> int:
             build("loadgen")
         for number in range(options.rounds):
             first = number % len(names)
-            for name in names[first:] + names[:first]:  # another one begins each round
+            for name in names[first:] + names[:first]:  # a different server begins each round
                 with chosen(servers[name]):
                     register(figures[name], Path(own), options.seconds, (options.server_cores, options.generator_cores))
         if not options.no_day:

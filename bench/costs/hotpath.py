@@ -1,8 +1,8 @@
 """How much CPU time each step of a lookup and of a registration takes in a worker: ``python -m bench hotpath``.
 
-No sockets, no Redis: a connection object is fed the request of a 5.x client, as the event loop would, with a transport
-that throws its bytes away. Steps are timed one by one, CPU time, each the least of many repetitions, so a busy machine
-disturbs little. What the steps leave of the whole is the plumbing between them.
+There is no socket and no Redis: a connection object gets the request of a 5.x client, as from the event loop, and its
+transport discards what it sends. Each step is timed by itself; its time is the least CPU time of many repetitions, so a
+busy machine disturbs little. The whole takes longer than its steps: the rest are the calls between them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mqregistry.tables.tables import Tables
 
 TOPIC = "topic-00-00001"
 WIDTH = 8
-PIECE_BYTES = 256 << 10  # what uvloop reads at most at once
+PIECE_BYTES = 256 << 10  # the most that uvloop reads at once
 
 
 class Bin:
@@ -73,7 +73,7 @@ def filled_view(topics: Sequence[str] = (TOPIC,)) -> View:
 
 
 def connection(view: View) -> ServerConnection:
-    """A connection of a worker that has this view, every answer encoded, and no Redis."""
+    """A connection of a worker with this view, with every answer encoded already, and without Redis."""
     nothing: Any = SimpleNamespace()
     channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None)
     front_end = RequestContext(Settings(), view, nothing, nothing, channels, Counters(), nothing)
@@ -90,7 +90,7 @@ def nanoseconds(step: Callable[[], object], repeat: int, number: int = 2_000) ->
 
 
 def known_steps(repeat: int, topics: int) -> list[tuple[str, float]]:
-    """A repeated lookup, answered without decoding: each step's name and its nanoseconds; the whole comes last."""
+    """Name and nanoseconds of each step of a repeated lookup, which needs no decoding; the whole comes last."""
     names = [f"topic-00-{number:05d}" for number in range(topics)]
     view = filled_view(names)
     one = connection(view)
@@ -122,7 +122,7 @@ def known_steps(repeat: int, topics: int) -> list[tuple[str, float]]:
 
     steps: dict[str, Callable[[], object]] = {
         "whole frame, split at the opaque": split,
-        # with a slice, so that the hash is not the kept one
+        # a slice is a new object, whose hash is not known yet
         "look up: slice, hash, dict": lambda: known._newer.get(key[1:]),
         "count": count,
         "join head, opaque, suffix, body": lambda: b"".join(pieces),
@@ -135,7 +135,7 @@ def known_steps(repeat: int, topics: int) -> list[tuple[str, float]]:
 
 
 def lookup_steps(repeat: int) -> list[tuple[str, float]]:
-    """A lookup whose request is decoded: each step's name and its nanoseconds; the whole comes last."""
+    """Name and nanoseconds of each step of a lookup that has to be decoded; the whole comes last."""
     view = filled_view()
     one = connection(view)
     one._connections.known.learn = lambda frame, command: None  # type: ignore[method-assign]
@@ -169,7 +169,7 @@ def lookup_steps(repeat: int) -> list[tuple[str, float]]:
 
 
 def registration_steps(repeat: int) -> list[tuple[str, float]]:
-    """What one registration of 10,000 topics costs besides Redis; it comes in pieces, as from a socket."""
+    """Name and nanoseconds of each step of a registration of 10,000 topics in the worker, read in pieces."""
     frame = encode_command(S2.registration(S2.brokers[0], Variant.BASE))
     pieces = [frame[at : at + PIECE_BYTES] for at in range(0, len(frame), PIECE_BYTES)]
 

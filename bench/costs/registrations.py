@@ -1,11 +1,11 @@
-"""What registrations cost each process: CPU time and memory of the worker, of Redis and of the rest.
+"""Measures what registrations cost: CPU time and memory of the worker, of Redis and of the supervisor.
 
     python -m bench registrations [--seconds 4] [--storms 2] [--folder DIR]
 
-One worker with its sweeper and its Redis, filled with S2 (32 brokers with 10,000 topics each come at once); then one
-broker registers again and again: unchanged, one topic changed, ten, all. CPU time, so a busy machine disturbs little.
-Memory (PSS) after the storm, after every route was asked once, after the registrations, and after further storms on
-tables that were emptied.
+A front end with one worker, its sweeper and its Redis get the tables of S2: 32 brokers with 10,000 topics each register
+at once (a storm). Then one broker registers again and again: with no, one, ten, all topics changed. CPU time is
+measured, so a busy machine disturbs little. Memory (PSS) is read after the storm, after every route was asked for
+once, after the registrations, and after further storms on emptied tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = (
 
 
 def parts(server: OurServer) -> dict[str, psutil.Process]:
-    """The server's processes by kind; the supervisor runs the sweeper, too."""
+    """The server's processes by kind; the supervisor also runs the sweeper."""
     redis, supervisor, worker = server.processes()
     return {"Redis": redis, "supervisor": supervisor, "worker": worker}
 
@@ -42,7 +42,7 @@ def cpu_s(processes: dict[str, psutil.Process]) -> dict[str, float]:
 
 
 class FilledServer:
-    """A server that is measured with registrations; prints each row when it is measured."""
+    """A server with S2's tables; its methods measure one step each and print a row."""
 
     def __init__(self, server: OurServer, generator: LoadGenerator, folder: Path) -> None:
         self.server, self.generator = server, generator
@@ -93,7 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each kind of registration")
     parser.add_argument("--storms", type=int, default=2, help="further storms, on emptied tables")
-    parser.add_argument("--settle", type=float, default=0.0, metavar="S", help="before memory is looked at again")
+    parser.add_argument("--settle", type=float, default=0.0, metavar="S", help="wait before the last look at memory")
     parser.add_argument("--folder", type=Path, help="keeps the generator's files, 200 MB")
     parser.add_argument("--server-cores", type=int, nargs="*", default=[0])
     parser.add_argument("--generator-cores", type=int, nargs="*", default=[1])

@@ -1,11 +1,10 @@
-"""What the Lua scripts cost on the Redis side, against bare loops of the same commands.
+"""Measures the CPU time of Lua scripts in Redis, and compares it with bare loops of the same commands.
 
     python -m bench scripts [--rounds 9] [--topics 10000] [--json FILE]
 
-Starts a Redis of its own. Times are Redis' own (INFO commandstats: usec of evalsha), so neither the client nor the
-socket counts. Every round measures everything once, in turn, in an emptied Redis; the table shows medians, and
-the ratio is the median of the rounds' ratios, so that a busy machine disturbs both sides alike. Ends with
-status 1 when a bar is missed.
+It starts a Redis of its own. Redis measures the times (INFO commandstats: usec of evalsha), so client and socket do not
+count. Every round measures each script once, in an emptied Redis; the table shows medians. A ratio is the median of the
+rounds' ratios, so that a busy machine disturbs both sides alike. The exit status is 1 when a bar is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from mqregistry.store.store import Store
 HEARTBEATS = 300
 CHANGES = 30
 
-# The least that must be done, without decisions or events.
+# The writes that a first registration needs at least, without decisions or events.
 BARE_HSET = """
 for i = 1, #ARGV, 1000 do
   redis.call("HSET", KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
@@ -41,7 +40,7 @@ end
 
 
 class ScriptBar(NamedTuple):
-    """One line of the table: measured against a limit, in milliseconds or as a ratio."""
+    """One line of the table: a value in milliseconds or a ratio, with its limit."""
 
     what: str
     unit: str
@@ -64,7 +63,7 @@ class Bench:
         self.routes = RouteStore(store)
         self.leases = LeaseStore(store)
         self.names = [f"topic-of-some-length-{i:05d}" for i in range(topics)]
-        # like those of real brokers: few different queue data
+        # as with real brokers, few topics differ in their queue data
         self.configs = {name: TopicConfig(name, 8, 8, 6 if i % 7 else 4) for i, name in enumerate(self.names)}
         self.channel = Channel("fe1", "w1/1")
         self.samples: dict[str, list[float]] = {}
@@ -72,7 +71,7 @@ class Bench:
     async def usec(
         self, action: Callable[[], Awaitable[Any]], commands: tuple[str, ...] = ("evalsha",)
     ) -> tuple[float, float]:
-        """Microseconds that Redis spent in scripts, or these commands, while the action ran; the number of calls."""
+        """Run the action; the microseconds that Redis spent in scripts (or these commands), and the number of calls."""
         await self.fresh_lua()
         await self.store.client.config_resetstat()
         await action()
@@ -83,13 +82,13 @@ class Bench:
     async def measure(
         self, what: str, action: Callable[[], Awaitable[Any]], commands: tuple[str, ...] = ("evalsha",)
     ) -> float:
-        """Measure the milliseconds of one script run and keep them under a name."""
+        """Measure the milliseconds of one call, and keep them under a name."""
         usec, calls = await self.usec(action, commands)
         self.samples.setdefault(what, []).append(usec / calls / 1000)
         return usec / calls / 1000
 
     async def fresh_lua(self) -> None:
-        """Give Redis a new Lua heap, so that no run pays for collecting the garbage of an earlier one."""
+        """Give Redis a new Lua heap, so that no run has to collect the garbage of an earlier run."""
         await self.store.client.script_flush()
         for source in (*(script.source for script in scripts.load().values()), BARE_HSET):
             await self.store.client.script_load(source)
@@ -149,7 +148,7 @@ class Bench:
         await self.one_changed_topic()
 
     async def one_changed_topic(self) -> None:
-        """Change one topic, in turn of the broker with 10,000 topics and of a broker with two."""
+        """Change one topic of the broker with 10,000 topics and of a broker with two topics, in turn."""
         two = {"a": TopicConfig("a", 8, 8, 6), "b": TopicConfig("b", 8, 8, 6)}
         small = self.registration("small", "10.0.0.3:10911", two)
         await self.register(small, {name: config.queue_data() for name, config in two.items()})

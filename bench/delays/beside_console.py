@@ -1,9 +1,9 @@
-"""What a console costs lookups: their latency at a front end without one, and with one that has 50 open pages.
+"""Measures how a console with open pages slows lookups down: their latency at a front end without and with it.
 
-Rounds of both in turn, in one run, at the same steady rate; the tables change in both. Everything shares this machine:
-a console elsewhere costs less. The load generator, which never sleeps, has a core of its own; Redis, front end and
-console share the other one. Browsers are elsewhere: what the console sends to the 50 pages is kept in the buffers of
-their sockets, and counted when a round is over.
+Rounds with and without a console run in turn, at the same steady rate of lookups; the tables change in both. A console
+on a different machine would cost less. The load generator, which never sleeps, has a core of its own; Redis, front end
+and console share the other one. Browsers would run on other machines: so what the console sends to the pages stays in
+the buffers of their sockets, and is counted when a round is over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BEAT_EVERY = 600  # changes: half a minute
 
 
 class Latency(NamedTuple):
-    """Of the lookups of one round, in ms; cpu_us: of the front end's worker for each lookup."""
+    """Latency of the lookups of one round, in ms; cpu_us: CPU time of the front end's worker for each lookup."""
 
     p50: float
     p99: float
@@ -43,7 +43,7 @@ class Latency(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """The rounds without a console and those with one, in the order in which they ran."""
+    """The rounds without a console and those beside a console, each in the order in which they ran."""
 
     without: list[Latency]
     beside: list[Latency]
@@ -68,7 +68,7 @@ def put(connection: socket.socket, key: str, value: str) -> None:
 
 @contextmanager
 def changing(port: int) -> Iterator[None]:
-    """A broker with the topics; meanwhile somebody changes the tables all the time over its connection."""
+    """Register a broker with the topics, and change the tables over its connection until the context ends."""
     end = threading.Event()
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         registration(connection, TOPICS)
@@ -91,7 +91,7 @@ def changing(port: int) -> Iterator[None]:
 
 
 def share(server_cores: Sequence[int]) -> None:
-    """Keep this process and all that it has started on these cores."""
+    """Pin this process and all of its child processes to these cores."""
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         if server_cores:
             process.cpu_affinity(list(server_cores))
@@ -101,10 +101,10 @@ async def measure(
     redis: str, folder: Path, *, rounds: int, seconds: float, pages: int, generator_cores: Sequence[int] = (),
     started: Callable[[], None] = lambda: None,
 ) -> Beside:  # fmt: skip
-    """Both in turn, another one first in each round.
+    """Measure rounds without and with a console in turn; which comes first alternates.
 
     Args:
-        started: called once Redis and the front end run.
+        started: is called when Redis and the front end run.
     """
     front_end = FrontEndProcess(redis, workers=1)
     try:
@@ -132,7 +132,7 @@ async def measure(
                     opened.open_unread_pages(pages)
                     latency = await load()
                     if not all(opened.read_all()):
-                        raise RuntimeError("a page was told of no change")
+                        raise RuntimeError("a page got no change")
                     return latency
 
             found = Beside([], [])

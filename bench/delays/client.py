@@ -1,13 +1,13 @@
-"""How long a changed route takes to reach an application's RouteClient, announced and polled.
+"""Measures how long a changed route takes to reach an application's RouteClient, announced and polled.
 
     python -m bench client [--changes 1000] [--clients 8] [--poll-every 30 --polled 3]
 
-Two front ends on one Redis. A broker registers a changed topic at the first; clients of both note when their listener
-is called. The time counts from the sending of the registration, so it holds the registration itself, the change
-stream, the announcement and the look-up, all in one Python process for the clients. Clients that poll see a change at a
+Two front ends run on one Redis. A broker registers a changed topic at the first one; clients of both record when their
+listener is called. The time counts from the sending of the registration, so it includes the registration, the change
+stream, the announcement and the lookup. All clients are in one Python process. Clients that poll see a change at a
 random moment of their period.
 
-Bars: announced p99 <= 50 ms; polled at most a period and one call (its timeout, 3 s).
+Bars: announced p99 <= 50 ms; polled at most a period and the timeout of a call (3 s).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GIVE_UP_S = 60.0
 
 
 class ChangingBroker:
-    """A broker that registers its topics; each change gives one topic another number of queues."""
+    """A broker that registers its topics; each change gives one topic a new number of queues."""
 
     def __init__(self, connection: PeerConnection) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ class ToldClients:
 async def clients(
     stack: AsyncExitStack, ports: list[int], count: int, *, push: bool, poll_every_s: float
 ) -> ToldClients:
-    """Clients of both front ends in turn, which have every topic's route."""
+    """Start clients, at both front ends in turn, and wait until they have every topic's route."""
     found = []
     for number in range(count):
         client = RouteClient(f"127.0.0.1:{ports[number % len(ports)]}", push=push, poll_every_s=poll_every_s)
@@ -104,7 +104,7 @@ async def clients(
 
 
 async def measure(ports: list[int], options: argparse.Namespace) -> tuple[ToldClients, list[float]]:
-    """The clients that are announced changes, and after how many seconds the polling ones knew."""
+    """Measure both kinds: the clients that get announcements, and the seconds until polling clients saw a change."""
     async with AsyncExitStack() as stack:
         connection = await PeerConnection.connect("127.0.0.1", ports[0])
         stack.push_async_callback(connection.close)
@@ -155,7 +155,7 @@ def main() -> int:
         (f"announced to {options.clients} clients, {options.changes} changes", "p99 ≤ 50 ms",
          quantiles(watch.lags_s), p99 <= 50),
         ("of which: until the registration is answered", "", quantiles(watch.registered_s), None),
-        ("and from then on (less than 0: told before)", "", quantiles(watch.after_s), None),
+        ("and from then on (less than 0: announced before)", "", quantiles(watch.after_s), None),
         (f"polled every {options.poll_every:g} s, {options.polled} changes", f"≤ {most_s:g} s",
          f"median {statistics.median(polled):.2f} s, most {max(polled):.2f} s", max(polled) <= most_s),
     ]  # fmt: skip

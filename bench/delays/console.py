@@ -1,9 +1,8 @@
-"""Measures the console: how soon a change stands in open pages, how long large pages take, its memory, and what it
-costs lookups.
+"""Measures the console: when open pages show a change, large pages, memory, and how much it slows lookups down.
 
-An embedded Redis, a front end, brokers that write to Redis themselves, `mqregistry console` as its own process, 50 open
-event streams. Bars: a change made at the front end in every stream within 250 ms (p99); a page of 100 brokers 50 ms;
-40,000 topics filtered and paged 100 ms; memory 80 MB and the tables; a lookup's p99 as without a console.
+It starts an embedded Redis, a front end, brokers that write to Redis themselves, `mqregistry console`, and 50 open
+pages. Bars: every page shows a change at the front end within 250 ms (p99); a page of 100 brokers takes 50 ms, one of
+40,000 filtered topics 100 ms; memory is 80 MB besides the tables; the p99 of lookups is at most 1.2 times as long.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ BARS_MS = {
     "topics": (f"the page of {TOPICS:,} topics, filtered, the second one", "median", 100.0),
 }
 MEMORY_MB = 80
-# Of the lookups' p99 beside a console over that without: what rounds of one server differ by on a quiet machine.
+# The most for p99 of lookups beside a console, divided by p99 without: rounds of one server differ by this much.
 RATIO = 1.2
 VERDICT = {True: "OK", False: "**MISSED**", None: ""}
-HOW = """Everything on one machine: an embedded Redis, a front end of one worker, the console, and what reads its pages.
-For the lookups Redis, front end and console share one core, and the load generator has the other one; the tables change
-all the time, and what 50 pages are sent stays in the buffers of their sockets."""
+HOW = """One machine runs an embedded Redis, a front end with one worker, the console, and the programs that read its pages. For
+the lookups Redis, front end and console share one core, and the load generator has the other one; the tables change all
+the time, and the data for 50 pages stays in the buffers of their sockets."""
 
 Found = dict[str, list[float]]
 
 
 async def fill(stack: list[BrokerRegistrar], writer: RedisWriter) -> None:
-    """100 brokers that share 40,000 topics, each topic at one of them."""
+    """Register 100 brokers with 40,000 topics, each topic at one broker."""
     for number in range(BROKERS):
         topics = TopicTable(
             TopicConfig(f"topic-{number:03}-{one:05}", 8, 8, 6) for one in range(TOPICS // BROKERS)
@@ -75,7 +74,7 @@ def page_ms(url: str) -> list[float]:
 
 
 async def measure(redis: str, folder: Path, *, empty: bool) -> Found:
-    """Everything of one console; ``empty``: with no table but the changes', for the memory that is not the tables'."""
+    """Measure one console. ``empty``: without brokers and topics, for the memory that the console needs by itself."""
     registrars: list[BrokerRegistrar] = []
     found: Found = {}
     front_end = FrontEndProcess(redis, workers=1)
@@ -111,9 +110,9 @@ async def measure(redis: str, folder: Path, *, empty: bool) -> Found:
 def main() -> int:
     """Print the tables; 0 when the bars held."""
     parser = argparse.ArgumentParser(prog="python -m bench console", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="of lookups, without a console and with one")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each of these")
-    parser.add_argument("--write", action="store_true", help="put them into RESULTS.md, too")
+    parser.add_argument("--rounds", type=int, default=5, help="of lookups, each without and with a console")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of lookups in each round")
+    parser.add_argument("--write", action="store_true", help="also write the tables into RESULTS.md")
     asked = parser.parse_args()
     server_cores, generator_cores = machine.cores(None, None)
     with tempfile.TemporaryDirectory(prefix="mq") as name:

@@ -1,8 +1,8 @@
-"""How long a change takes to reach every front end: from the end of its script to the first answer that shows it.
+"""Measures how long a change takes to reach every front end: from the end of its script to the first answer with it.
 
-A probe runs a script on Redis (`put_kv`) and then asks every worker process of every front end, over a connection of
-its own and as fast as that answers, until the new value comes. Meanwhile the load: brokers that register again and
-again with a few changed topics, at all front ends, and clients that look up routes.
+A probe runs a script on Redis (`put_kv`) and then asks every worker process of every front end without a pause, each
+over a connection of its own, until the new value comes. Meanwhile there is a load: brokers register again and again
+with a few changed topics, at all front ends, and clients look up routes.
 
 Bars: p50 <= 3 ms, p99.9 <= 50 ms, over all workers.
 """
@@ -39,7 +39,7 @@ from mqregistry.protocol.frame import FrameReader
 from mqregistry.store import keys, scripts
 
 NAMESPACE = "lag"
-FIRST_PORT = 20_000  # a broker's own, which names it
+FIRST_PORT = 20_000  # of the brokers; a broker's port is part of its name
 KV_NAMESPACE, KV_KEY = "lag", "probe"
 GIVE_UP_S = 30.0
 BAR_P50_MS, BAR_P999_MS = 3.0, 50.0
@@ -62,7 +62,7 @@ class FrontEndProcess:
             time.sleep(0.01)
 
     def connections(self) -> list[socket.socket]:
-        """One connection for each worker process: the kernel chooses the worker, so connect until each has one."""
+        """Open one connection to each worker; the kernel chooses the worker, so connect until each worker has one."""
         workers = psutil.Process(self.process.pid).children()
         found: dict[int, socket.socket] = {}
         while len(found) < len(workers):
@@ -128,7 +128,7 @@ class Prober:
 
 
 def brokers(ports: list[int], count: int, topics: int, changed: int, every_s: float, ready: Event, stop: Event) -> None:
-    """Run in a process: brokers register at every front end in turn, each again after its period."""
+    """Run in a process: each broker registers at every front end, and again after its period."""
     connections = [
         [socket.create_connection(("127.0.0.1", port), timeout=GIVE_UP_S) for port in ports] for _ in range(count)
     ]
@@ -178,12 +178,12 @@ _readers: dict[socket.socket, tuple[FrameReader, list[bytes]]] = {}
 
 
 def read_answer(connection: socket.socket) -> Command:
-    """The next answer of a connection on which several may be on their way."""
+    """The next answer of a connection on which several requests may wait for answers."""
     reader, frames = _readers.setdefault(connection, (FrameReader(), []))
     while not frames:
         data = connection.recv(1 << 18)
         if not data:
-            raise ConnectionError("the name server hung up")
+            raise ConnectionError("the name server closed the connection")
         frames += reader.feed(data)
     answer = decode_command(frames.pop(0))
     assert answer is not None
@@ -192,7 +192,7 @@ def read_answer(connection: socket.socket) -> Command:
 
 @contextmanager
 def load(ports: list[int], options: argparse.Namespace) -> Iterator[None]:
-    """A context: all brokers are registered, and the load runs, during its block."""
+    """Register all brokers, then run the load during the context."""
     context = multiprocessing.get_context("spawn")
     ready, stop = context.Event(), context.Event()
     processes = [
@@ -214,7 +214,7 @@ def load(ports: list[int], options: argparse.Namespace) -> Iterator[None]:
         yield
         for process in processes:
             if process.pid is not None and not process.is_alive():
-                raise SystemExit("the load broke off: nothing that was measured counts")
+                raise SystemExit("the load ended early: the measured figures are invalid")
     finally:
         stop.set()
         for process in processes:

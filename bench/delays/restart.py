@@ -1,8 +1,8 @@
 """Measures how soon a restarted front end answers, with S2's tables in Redis: first answer (S6), and every route.
 
-Redis, supervisor and worker share one core, as in `compare`. Nothing of a start waits, so on a busy machine the CPU
-time until then says more than the clock. Bars: every route <= 2 s; the first answer, by `compare`, within a quarter of
-Java 5.5.0's start on empty tables.
+Redis, supervisor and worker share one core, as in `compare`. A start never waits for anything, so on a busy machine the
+CPU time until the first answer says more than the clock. Bar: every route <= 2 s. (`compare` has a bar for the first
+answer: a quarter of the time of Java 5.5.0's start on empty tables.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TINY = clusters("tiny", "40 topics", 2, 2, 20)
 
 
 class Start(NamedTuple):
-    """One start. cpu_s: of all processes until just after the first answer; pss_mb: once every route was asked for."""
+    """One start. cpu_s: of all processes until just after the first answer. pss_mb: after every route was asked for."""
 
     first_s: float
     cpu_s: float
@@ -38,7 +38,7 @@ class Start(NamedTuple):
 
 
 def restart(life: Life, server: OurServer) -> Start:
-    """End the front end, start another, ask for every route."""
+    """Restart the front end, and ask for every route."""
     redis_s = server.redis_cpu_s()
     server.restart_front_end()
     cpu_s, redis_s = server.cost().cpu_s - redis_s, server.redis_cpu_s() - redis_s

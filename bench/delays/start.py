@@ -1,8 +1,8 @@
-"""How long `mqregistry up` takes: first start, starting again, starting again with full tables, and Ctrl-C.
+"""Measures how long `mqregistry up` takes: first start, starting again, starting again with full tables, Ctrl-C.
 
-From the command's start to the first answered request on the wire. Bar: starting again <= 1.0 s; everything gone
-within 5 s of Ctrl-C. Commands are timed from start to end, beside Python itself and an import of redis-py, which each
-command needs that reads the tables. Bar: 0.15 s.
+A start counts from the command to the first answered request. Bars: starting again <= 1.0 s; all processes ended within
+5 s of Ctrl-C. Other commands are timed from start to end (bar: 0.15 s); for comparison also Python alone, and an import
+of redis-py, which every command needs that reads the tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Up:
         self.start_s = time.perf_counter() - began
 
     def stop(self) -> float:
-        """Send SIGINT, as Ctrl-C does; the seconds until the process has ended."""
+        """Send SIGINT, as Ctrl-C does; return the seconds until the process has ended."""
         began = time.perf_counter()
         self._process.send_signal(signal.SIGINT)
         self._process.wait(30)
@@ -57,7 +57,7 @@ class Up:
 
 
 def timed_commands(data_dir: Path) -> Iterator[tuple[str, float]]:
-    """What was run, and the seconds from its start to its end."""
+    """Run each command; yield it, and the seconds from its start to its end."""
     tables = ("--redis", f"unix://{data_dir / 'redis.sock'}")
     for what, arguments in (
         ("`python -c pass`", ("-c", "pass")),

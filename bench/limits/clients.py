@@ -1,7 +1,7 @@
-"""Very many clients of one front end: what a connection costs, lookups beside idle connections, and route watches.
+"""Measures tens of thousands of clients of one front end: memory, lookups beside idle connections, route watches.
 
-Connections are held by processes of their own, and the front end has several workers, because one process may not open
-so many files (``ulimit -n``). They come from several loopback addresses, because one has no more than 28,000 ports.
+Several processes hold the connections, and the front end has several workers, because one process may not open so many
+files (``ulimit -n``). The connections come from several loopback addresses, because one has only 28,000 ports.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 def measure(
     say: Say, connections: int, watches: int, seconds: float, server_cores: Sequence[int], other_cores: Sequence[int]
 ) -> dict[str, Any]:
-    """Everything of ours on the server core."""
+    """Run all steps, with all processes of mqregistry on the server core."""
     with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         lookups, registrations = FLEET.write(folder)
@@ -80,7 +80,7 @@ def _workers_mb(server: OurServer) -> float:
 def _told(
     server: OurServer, generator: LoadGenerator, holders: Sequence[Connection], watches: int, say: Say
 ) -> dict[str, Any]:
-    """How long after a change each client that watches its topic was told, and lookups meanwhile."""
+    """Change a topic; how long until each client that watches it gets the change, and lookups meanwhile."""
     topic = FLEET.topics[FLEET.brokers[0].topics[0]]
     for holder in holders:
         holder.send((topic, watches // len(holders)))
@@ -122,7 +122,7 @@ def _holder(port: int, number: int, count: int) -> Iterator[Connection]:
 
 
 class _Client:
-    """One connection. told_s: when it was told of a change; it looks the route up then, and watches on."""
+    """One connection. told_s: when it got the change; it then looks up the route, and goes on watching."""
 
     def __init__(self, port: int, host: str) -> None:
         self.line = socket.create_connection(("127.0.0.1", port), timeout=120, source_address=(host, 0))
@@ -131,7 +131,7 @@ class _Client:
 
     def answers(self) -> list[Command]:
         data = self.line.recv(1 << 16)
-        assert data, "the front end hung up"
+        assert data, "the front end closed the connection"
         return [decode_command(frame) for frame in self.reader.feed(data)]
 
     def request(self, command: Command) -> Command:

@@ -1,7 +1,7 @@
-"""The limits: one Redis, many brokers and topics, namespaces over a Redis Cluster, and very many clients.
+"""Measures the limits: one Redis, many brokers and topics, namespaces over a Redis Cluster, and many clients.
 
     python -m bench scale                        all of them, about seven minutes
-    python -m bench scale --part redis           one of them
+    python -m bench scale --part redis           one part
     python -m bench scale --part size --brokers 10000   in full size
 
 Writes results/scale.json, and puts the numbers into SCALE.md, whose prose says what they mean. There are no bars.
@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=2_500, help="of size")
     parser.add_argument("--topics", type=int, default=400, help="of size, of each broker; each is on 4 brokers")
     parser.add_argument("--connections", type=int, default=50_000, help="of clients")
-    parser.add_argument("--watches", type=int, default=20_000, help="of clients: so many of them watch one route")
+    parser.add_argument("--watches", type=int, default=20_000, help="of clients: how many of them watch one route")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measured load")
     parser.add_argument("--output", type=Path, default=report.FOLDER, help="folder of SCALE.md and results/")
     options = parser.parse_args()
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def run(parts: Sequence[str], options: argparse.Namespace) -> None:
-    """Measure these parts; keep what each of them found as soon as it has."""
+    """Measure these parts, and write the results after each part."""
     first, second = cores(None, None)
     about = machine.about(first, second)
     if second:

@@ -1,4 +1,4 @@
-"""What one Redis carries: heartbeats and changed topics a second through one, two and four front ends."""
+"""Measures how many heartbeats and changed topics a second one Redis handles, from one, two and four front ends."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Say = Callable[[str], None]
 
 
 def measure(say: Say, seconds: float, redis_cores: Sequence[int], other_cores: Sequence[int]) -> dict[str, Any]:
-    """One row for each number of front ends; and what Redis does when nothing else limits it.
+    """One row for each number of front ends, and the rate of heartbeat scripts when only Redis limits it.
 
-    Redis has a core of its own, shared only with the generators; the front ends share the other one.
+    Redis shares a core only with the generators; the front ends share the other core.
     """
     with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as name:
         rows = [_through(count, Path(name), say, seconds, redis_cores, other_cores) for count in FRONT_ENDS]
@@ -77,7 +77,7 @@ def _costs(
 ) -> dict[str, float]:
     """Rate and CPU of one kind of registration at all front ends at once.
 
-    divide: topics of a registration; first: each generator begins with another broker, so many further on.
+    divide: topics of a registration. first: generator number N begins with broker number N * first.
     """
     redis_s, all_s, began = server.redis_cpu_s(), server.cost().cpu_s, time.monotonic()
     for place, generator in enumerate(generators):
@@ -97,7 +97,7 @@ def _costs(
 
 
 def _straight(folder: Path, seconds: float, cores: Sequence[int]) -> float:
-    """Heartbeat scripts a second when nothing but Redis limits them: raw bytes, many in flight."""
+    """Heartbeat scripts a second when only Redis limits them: raw bytes, many requests in flight."""
     processes = Processes(Path(tempfile.mkdtemp(prefix="mq", dir=folder)))
     with ExitStack() as stack:
         stack.callback(processes.close)
@@ -109,12 +109,12 @@ def _straight(folder: Path, seconds: float, cores: Sequence[int]) -> float:
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(server.redis_socket)
             line.sendall(command)
-            one = line.recv(65536)  # every answer is as long
+            one = line.recv(65536)  # every answer has this length
             assert b"SAME" in one, one
             line.sendall(batch)
             began = time.monotonic()
             while time.monotonic() - began < seconds:
-                line.sendall(batch)  # while this one is worked on, the next one waits already
+                line.sendall(batch)  # Redis always has the next batch in its buffer
                 _receive(line, len(one) * at_once)
                 done += at_once
             return done / (time.monotonic() - began)
@@ -128,7 +128,7 @@ def _receive(line: socket.socket, count: int) -> None:
 
 
 async def _a_heartbeat(url: str) -> bytes:
-    """A registered broker's heartbeat as it goes to Redis."""
+    """Register a broker; the bytes of its heartbeat's call of the script."""
     async with Store(url, "straight") as store:
         await store.init_namespace()
         routes, channel = RouteStore(store), Channel("front-end", "worker/1")

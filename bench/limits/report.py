@@ -1,4 +1,4 @@
-"""Puts the numbers of results/scale.json into SCALE.md; the prose around them is written by hand."""
+"""Writes the numbers of results/scale.json into SCALE.md, whose other text is written by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Found = Mapping[str, Any]
 
 
 def write(folder: Path) -> None:
-    """From the results of a folder into its SCALE.md."""
+    """Write the results of a folder into its SCALE.md."""
     found = json.loads((folder / "results" / "scale.json").read_text())
     marked.put(folder / "SCALE.md", "scale", render(found))
 

@@ -1,4 +1,4 @@
-"""Namespaces over a Redis Cluster: what each shard carries, and that a loud namespace does not disturb another one."""
+"""Measures namespaces on a Redis Cluster: the load of each shard, and how a busy namespace slows down a quiet one."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Say = Callable[[str], None]
 
 
 def measure(say: Say, seconds: float, cores: tuple[Sequence[int], Sequence[int]]) -> dict[str, Any]:
-    """cores: the loud namespace's and the quiet one's; all four share both when they are counted together."""
+    """cores: those of the loud namespace and of the quiet one; the four namespaces of the first part share both."""
     with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as name, ExitStack() as stack:
         folder = Path(name)
         FLEET.write(folder), LOUD.write(folder)
         cluster = stack.enter_context(cluster_setup(folder / "cluster"))
         one = stack.enter_context(RedisProcess(folder / "one"))
-        # the fourth shares the first one's shard
+        # the fourth namespace is on the shard of the first one
         names = [_on_shard(cluster, shard, number) for number, shard in enumerate((0, 1, 2, 0))]
         everywhere = sorted({*cores[0], *cores[1]})
         result: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def measure(say: Say, seconds: float, cores: tuple[Sequence[int], Sequence[int]]
         loud_cores, quiet_cores = cores
         for what, loud, quiet in (("another shard", names[0], names[1]), ("the same shard", names[0], names[3])):
             for shard, node in enumerate(cluster.nodes):
-                # the quiet namespace's shard stands with it
+                # the quiet namespace's shard runs on the core of the quiet namespace
                 _pin(node, quiet_cores if shard == (1 if quiet == names[1] else 0) else loud_cores)
             result[f"loud on {what}"] = _disturbed(folder, cluster.url, loud, quiet, seconds, loud_cores, quiet_cores)
             say(f"loud namespace on {what}: {result[f'loud on {what}']}")
@@ -85,7 +85,7 @@ def _front_end(
 def _together(
     folder: Path, url: str, nodes: Sequence[RedisProcess], names: Sequence[str], seconds: float, cores: Sequence[int]
 ) -> dict[str, Any]:
-    """All namespaces at once: heartbeats, then changes."""
+    """Load all namespaces at once: with heartbeats, then with changes."""
     lookups, registrations = FLEET.write(folder)
     found: dict[str, Any] = {}
     with ExitStack() as stack:
@@ -129,7 +129,7 @@ def _disturbed(
     loud_cores: Sequence[int],
     quiet_cores: Sequence[int],
 ) -> dict[str, Any]:
-    """Latency of the quiet namespace's registrations: alone, and while the loud one changes all it has."""
+    """Latency of the quiet namespace's registrations: alone, and while the loud one changes all of its topics."""
     found: dict[str, Any] = {}
     with ExitStack() as stack:
         server, _ = _front_end(stack, folder, url, quiet_name, quiet_cores)

@@ -1,7 +1,7 @@
-"""What grows with the number of brokers and topics: memory, a heartbeat round, a rebuild, and the big routes.
+"""Measures what grows with brokers and topics: memory, a round of heartbeats, a restart, and the largest routes.
 
-Brokers carry topics of their own and, as every real broker does, the default topics: each of those has an entry for
-every broker, so its route grows with the fleet.
+Like real brokers, each broker also has the default topics. The route of a default topic has an entry for every broker,
+so it grows with the number of brokers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ DEFAULT_TOPICS = (
 )  # fmt: skip
 LEAVERS = 50
 SAMPLE = 10_000
-"""So many topics are looked up and checked."""
+"""How many topics are looked up and checked."""
 STALL_S = 900.0
-"""Longer than all take that register at once, also on a busy machine."""
+"""Longer than it takes until all brokers have registered at once, also on a busy machine."""
 SILENT_MS = 3_600_000
-"""Nobody expires while this measures, however slow the machine is; nor is a connection idle for too long."""
+"""So long that no broker expires and no connection is idle for too long, even on a slow machine."""
 PATIENT = f"serverChannelMaxIdleTimeSeconds={SILENT_MS // 1000}\n"
 BIG_ROUTES_A_SECOND = 10
 LOOKUPS_A_SECOND = 1000
@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 
 def fleet(brokers: int, topics_each: int) -> TableShape:
-    """Topics on 4 brokers each; then the default topics, on all."""
+    """The tables: topics on 4 brokers each, then the default topics on all brokers."""
     own = narrow("size", "", brokers * topics_each // WIDTH, brokers, WIDTH)
     count = len(own.topics)
     everywhere = tuple(range(count, count + len(DEFAULT_TOPICS)))
@@ -65,7 +65,7 @@ def fleet(brokers: int, topics_each: int) -> TableShape:
 def measure(
     say: Say, brokers: int, topics_each: int, seconds: float, server_cores: Sequence[int], other_cores: Sequence[int]
 ) -> dict[str, Any]:
-    """Everything of ours on the server core."""
+    """Run all steps, with all processes of mqregistry on the server core."""
     shape = fleet(brokers, topics_each)
     say(shape.what)
     with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
@@ -108,7 +108,7 @@ class _Step:
 
     @contextlib.contextmanager
     def _cost(self, what: str) -> Iterator[None]:
-        """Seconds and CPU seconds, of Redis and of the rest."""
+        """Record the seconds that the context takes, and the CPU seconds of Redis and of the front end."""
         redis_s, all_s, began = self.server.redis_cpu_s(), self.server.cost().cpu_s, time.monotonic()
         yield
         elapsed_s = time.monotonic() - began
@@ -118,16 +118,17 @@ class _Step:
 
     def _memory(self, what: str) -> None:
         parts = self.server.pss_by_process()
-        # a Redis that rewrites its append-only file is two processes for a while, which share most of it
+        # while Redis rewrites its append-only file, it is two processes that share most of their memory
         redis_mb = sum(mb for name, mb in parts.items() if "redis" in name)
         worker_mb = max(mb for name, mb in parts.items() if "redis" not in name)
         self.found[what] = {"redis_mb": redis_mb, "worker_mb": worker_mb}
         self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {worker_mb:.0f} MB")
 
     def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
-        """All brokers (or the first few) in the same moment; how many were refused.
+        """Let all brokers (or the first few) register at once; returns how many were refused.
 
-        A broker that is hung up on ends the run: LoadFailed.
+        Raises:
+            LoadFailed: the front end closed a broker's connection.
         """
         count = count or len(self.shape.brokers)
         done = self.generator.run(
@@ -137,7 +138,7 @@ class _Step:
 
     @contextlib.contextmanager
     def _small_lookups_beside(self, what: str) -> Iterator[None]:
-        """Clients that are connected before it begins ask while this context lasts, and up to two seconds longer."""
+        """Look up small routes during this context and up to two seconds longer, over connections opened before."""
         with self.asker.lookups_beside(LOOKUPS_A_SECOND) as parts:
             yield
         self._latency(what, Histogram.sum(parts))
@@ -172,7 +173,7 @@ class _Step:
         self.say(f"lookups: {result.rate:,.0f}/s, {cpu_us:.1f} µs CPU")
 
     def big_answers(self) -> None:
-        """Bytes, and milliseconds there and back: the first time, and again."""
+        """Record the size of large answers, and the milliseconds of the first request and of later ones."""
         with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as line:
             for what, code, fields in (
                 ("TBW102", 105, {"topic": "TBW102"}), ("clusters (106)", 106, {}), ("topics (206)", 206, {}),
@@ -188,7 +189,7 @@ class _Step:
                 self.say(f"{what}: {size / 1e6:.2f} MB, {took_ms[0]:.1f} ms, again {self.found[what]['ms']:.1f} ms")
 
     def beside_big_routes(self, seconds: float) -> None:
-        """Small lookups: alone; while clients ask for a default topic; and while that changes each second, too."""
+        """Look up small routes alone, while a client asks for a default topic, and while that topic also changes."""
         self._small_lookups("small lookups alone", seconds)
         for what, changes in (("beside TBW102", False), ("beside TBW102 that changes", True)):
             stop = threading.Event()
@@ -207,7 +208,7 @@ class _Step:
         self._latency(what, result.lookups.latency)
 
     def _ask_big(self, stop: threading.Event, changes: bool) -> None:
-        """changes: a broker loses its write permission and gets it again, which are changes of all its topics."""
+        """changes: each second a broker loses its write permission and gets it back, which changes all its topics."""
         fields, asked = {"brokerName": self.shape.brokers[0].name}, 0
         with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as line:
             while not stop.wait(1 / BIG_ROUTES_A_SECOND):
@@ -218,7 +219,7 @@ class _Step:
                     ask(line, Command(code=327, opaque=3, version=VERSION, ext_fields=fields))
 
     def leave_and_come(self) -> None:
-        """Several at once, one after the other in Redis."""
+        """Let some brokers unregister at once, and register again."""
         self.found["leavers"] = leavers = min(LEAVERS, len(self.shape.brokers) // 2)
         with self._cost("brokers leave"):
             refused = self._register_all(Variant.LEAVE, leavers)
@@ -228,7 +229,7 @@ class _Step:
 
     @contextlib.contextmanager
     def _lookups_go_on(self) -> Iterator[list[float]]:
-        """The pauses between right answers to one client that asks for routes again and again."""
+        """Look up routes from one client without a pause; the list gets the times between right answers."""
         pauses_s, done = list[float](), threading.Event()
 
         def ask_on() -> None:
@@ -254,7 +255,7 @@ class _Step:
             asking.join()
 
     def rebuild(self) -> None:
-        """The front end is started again and reads everything from Redis; no broker helps."""
+        """Restart the front end, which reads all tables from Redis; no broker registers meanwhile."""
         self._register_all()
         with redis.Redis(unix_socket_path=self.server.redis_socket, protocol=2) as client:
             client.config_set("slowlog-log-slower-than", 1000)
@@ -265,7 +266,7 @@ class _Step:
                 self.server.restart_front_end()
             redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - self.server.redis_cpu_s()
             longest_ms = max((entry["duration"] / 1000 for entry in client.slowlog_get(100_000)), default=0.0)
-        lookup_s = max(pauses_s, default=0.0)  # none: the front end was there before the first lookup
+        lookup_s = max(pauses_s, default=0.0)  # empty if the front end was ready before the first lookup
         self.found["rebuild"] = {
             "s": self.server.start_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s, "longest_ms": longest_ms,
             "lookup_s": lookup_s,

@@ -20,7 +20,7 @@ def bucket_top(bucket: int) -> int:
 
 @dataclass
 class Histogram:
-    """Counts of latencies in nanoseconds. buckets: number of the bucket -> count."""
+    """Counts of latencies, in nanoseconds. buckets: number of the bucket -> count."""
 
     max_ns: int = 0
     buckets: dict[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Writes the files with the frames that the generator sends; their formats are described in ``plan.h``."""
+"""Writes the files with the frames that the load generator sends; ``plan.h`` describes their formats."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def lookup(topic: str, version: int) -> bytes:
 
 
 def registration(command: Command) -> bytes:
-    """One variant of a broker in the file: a frame whose opaque, counter and CRC the generator fills in.
+    """Encode a request of a broker for the file: a frame in which the generator replaces opaque, counter and CRC.
 
-    command: with opaque OPAQUE; its body, if it is to grow, has the counter COUNTER once, and ext_fields has a
-    ``bodyCrc32`` of ten digits.
+    command: has the opaque OPAQUE. If its data version is to rise, its body has the counter COUNTER once, and its
+    ext_fields have a ``bodyCrc32`` of ten digits.
     """
     frame = encode_command(command)
     head = _WORDS.pack(len(frame), _offset_of_opaque(frame))
@@ -54,9 +54,9 @@ def _offset_of_opaque(frame: bytes) -> int:
 
 
 def zeros_matrix(count: int) -> list[int]:
-    """What `count` zero bytes do to a CRC-32, as a matrix over GF(2): one column for each bit of the CRC.
+    """The matrix over GF(2) that maps a CRC-32 to its value after `count` zero bytes: one column for each bit.
 
-    crc(a + b) = matrix * crc(a) ^ crc(b), with count = len(b). Made by squaring, as every CRC library combines two.
+    crc(a + b) = matrix * crc(a) ^ crc(b), with count = len(b). CRC libraries combine two CRCs in this way.
     """
     power = [0xEDB88320, *(1 << bit for bit in range(31))]  # one zero bit
     for _ in range(3):
@@ -90,7 +90,7 @@ def write_registrations(path: Path, brokers: Iterable[Sequence[Command | None]],
     """Write the generator's file of registrations.
 
     Args:
-        brokers: for each broker its variants; None for one that it does not have.
+        brokers: for each broker its variants; None for a variant that it does not have.
     """
     with path.open("wb") as out:
         out.write(_WORDS.pack(count, variants))

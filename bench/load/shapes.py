@@ -1,7 +1,7 @@
-"""The tables that servers are filled with: clusters, brokers, topics, their frames, and what a right answer is.
+"""The tables that servers are filled with: clusters, brokers, topics, their frames, and the check of an answer.
 
-A route's body does not name its topic, so every topic has queue numbers that no other has: an answer that belongs to
-another topic is found out.
+A route's body does not name its topic. So every topic has queue numbers of its own: an answer for a different topic is
+noticed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mqregistry.protocol.bodies.route import decode_route, encode_route
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import RegisterBroker, UnregisterBroker
 
-VERSION = 479  # 5.3.3, as brokers and clients say it
+VERSION = 479  # what brokers and clients of 5.3.3 send
 PERM = 6
 CHANGED = 1000
 """How many more read queues a changed topic has."""
 
 
 class Variant(IntEnum):
-    """The variants of what a broker sends."""
+    """The requests that a broker may send."""
 
     BASE = 0
     ONE = 1  # one topic changed against BASE
@@ -48,8 +48,9 @@ class ShapeBroker:
 
 @dataclass(frozen=True)
 class TableShape:
-    """ten_by, all_by: how many brokers have the variants with changed topics (they are long). timeout_ms: after which a
-    broker expires that is silent; None: two minutes.
+    """Which topics each broker has. ten_by, all_by: how many brokers have the long variants TEN and ALL.
+
+    timeout_ms: how long a broker may be silent before it expires; None: two minutes.
     """
 
     name: str
@@ -70,7 +71,7 @@ class TableShape:
         return owners
 
     def queue_numbers(self, number: int) -> tuple[int, int]:
-        """Read and write queues of a topic: no other has the same two."""
+        """Read and write queues of a topic; no other topic has the same two numbers."""
         return 1 + number % 200, 1 + number // 200
 
     def config(self, number: int, changed: bool = False) -> TopicConfig:
@@ -78,9 +79,9 @@ class TableShape:
         return TopicConfig(self.topics[number], read + (CHANGED if changed else 0), write, PERM)
 
     def wrongs(self, number: int, answer: plan.CheckedAnswer, may_change: bool = False) -> str:
-        """What is wrong with the answer to a lookup of this topic; "" when nothing is.
+        """What is wrong with the answer to a lookup of this topic; "" if it is right.
 
-        may_change: changed topics are registered meanwhile, so their other queue numbers are right as well.
+        may_change: topics are changed meanwhile, so the queue numbers of the changed topic are right, too.
         """
         if answer.code != 0:
             return f"{self.topics[number]}: code {answer.code}"
@@ -105,7 +106,7 @@ class TableShape:
         return frozenset(broker.topics[:count])
 
     def commands(self, place: int) -> list[Command | None]:
-        """Every variant of one broker; None for what it does not have."""
+        """Every variant of one broker; None for a variant that it does not have."""
         broker = self.brokers[place]
         wanted = {
             Variant.BASE: True,
@@ -145,7 +146,7 @@ class TableShape:
         return Command(code=103, opaque=plan.OPAQUE, version=VERSION, ext_fields=ext_fields, body=body)
 
     def route_bytes(self) -> int:
-        """The size of the first topic's route as we write it."""
+        """The size of the first topic's route in our encoding."""
         read, write = self.queue_numbers(0)
         route = TopicRoute(
             {broker.name: QueueData(read, write, PERM, 0) for broker in self.owners[0]},

@@ -1,4 +1,4 @@
-"""Builds the C programs and steers the load generator: one process for the whole life of a server."""
+"""Builds the C programs and controls the load generator: one generator process for the whole run of a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoCompiler(Exception):
 
 
 class LoadFailed(Exception):
-    """The server closed a connection, fell silent, or answered a request that nobody sent: the run does not count."""
+    """The server closed a connection, stopped answering, or sent an answer without a request: the run is invalid."""
 
 
 def compiler() -> str:
@@ -42,11 +42,11 @@ def compiler() -> str:
 
 
 def build(program: str) -> Path:
-    """The program of that name, compiled unless it is there already.
+    """The path of a C program of this folder, which is compiled first if its sources changed.
 
     Raises:
-        NoCompiler: there is none.
-        RuntimeError: it does not compile; with what the compiler says.
+        NoCompiler: there is no C compiler.
+        RuntimeError: the program does not compile; the text has the compiler's messages.
     """
     sources = sorted([*SOURCES.glob("*.h"), SOURCES / f"{program}.c"])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
@@ -71,8 +71,8 @@ def pinned(command: Sequence[str], cores: Sequence[int]) -> list[str]:
 class StreamCounts:
     """The counts of the lookups, or of the registrations, of one run.
 
-    lost: never answered (open loop; they count in `latency` with the time that was waited for them). wrong: answers
-    that differ from what is expected, of `sampled` that were compared, or whose code was not 0.
+    lost: requests without an answer (open loop; in `latency` they count with the time until the run's end). wrong:
+    answers that differ from the expected ones (`sampled` were compared), or whose code was not 0.
     """
 
     asked: int
@@ -91,9 +91,9 @@ class StreamCounts:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The result of one run. seconds: measured, without the warm-up. late: how late the generator itself sent.
+    """The result of one run. seconds: its length without the warm-up. late: how late the generator sent requests.
 
-    series: for each measured second (answers, p50, p99, longest), latencies in ns.
+    series: (answers, p50, p99, longest) of each measured second; latencies in ns.
     """
 
     raw: dict[str, Any]
@@ -146,19 +146,19 @@ class LoadGenerator:
         )
 
     def once(self, bodies: Path | None = None) -> LoadResult:
-        """Look up every topic once: later answers are compared with these.
+        """Look up every topic once: later answers are compared with these answers.
 
         Raises:
-            LoadFailed: see there.
+            LoadFailed: the run is invalid.
         """
         self._say("once", {"bodies": bodies} if bodies else {})
         return self._hear(1.0)
 
     def run(self, **options: object) -> LoadResult:
-        """Run a load; the options are those in traffic.h.
+        """Run a load; `options` in traffic.h lists the options.
 
         Raises:
-            LoadFailed: see there.
+            LoadFailed: the run is invalid.
         """
         self.begin(**options)
         return self.finish()
@@ -173,7 +173,7 @@ class LoadGenerator:
 
     @contextlib.contextmanager
     def lookups_beside(self, rate: float) -> Iterator[list[Histogram]]:
-        """Look up at this rate, from a second before until the context ends; then the list has the latencies."""
+        """Look up at this rate from a second before the context until its end; then the list has the latencies."""
         ended, parts = threading.Event(), list[Histogram]()
 
         def ask_on() -> None:
@@ -196,7 +196,7 @@ class LoadGenerator:
         self._line()
 
     def histogram(self, values: Sequence[int]) -> Histogram:
-        """The generator's histogram of these values; for tests of its arithmetic."""
+        """The generator's histogram of these values, for tests."""
         self._say("values", {})
         self._write(" ".join(map(str, values)))
         return Histogram.read(self._line())

@@ -13,7 +13,7 @@ _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
 class Peaks(NamedTuple):
-    """MB at most: of the driver's Java, of its Python, of both at one time; of the Python of Spark's tasks; of all."""
+    """The highest values in MB: the driver's Java, its Python, both together; Python of Spark's tasks; all together."""
 
     java_mb: float = 0.0
     python_mb: float = 0.0
@@ -32,7 +32,7 @@ def pss_mb(process: psutil.Process) -> float:
 
 
 def now(driver: psutil.Process) -> Peaks:
-    """The memory now of a driver's Python process, of the Java below it, and of the tasks' Python below that."""
+    """The present memory of a driver's Python, of the Java that it started, and of the tasks' Python of this Java."""
     java = python = tasks = 0.0
     try:
         python = pss_mb(driver)

@@ -2,13 +2,13 @@
 
     python -m bench pipeline [--only bronze] [--events 1000000] [--entries 20000] [--master local[2]] [--json FILE]
 
-bronze: a stream of a million changes of one topic, and a stream of changes of 500 topics each, go through the source
-into bronze; then the first stream goes from bronze to silver and gold, and the peak memory of all processes is
-measured. The entries are copies of the entry that the real scripts write for such a change, with other numbers and
-topics. The time is from the start of the streaming query to its end, in a session that has run a query before.
+It reads two streams into bronze, the pipeline's first layer: a million changes of one topic each, and changes of 500
+topics each. Then it brings the first stream from bronze to silver and gold, and measures the peak memory of all
+processes (not with --only bronze). The entries are copies of an entry that the real scripts wrote, with other numbers
+and topics. The time counts from the start of the streaming query to its end, in a session that has run a query before.
 
-If the machine does other work meanwhile, wall-clock time says little: so the table also has the rate by CPU time (of
-Redis, Java and Python together, on two cores). The status is 1 when that rate misses a bar.
+On a busy machine wall-clock time says little, so the table also has the rate by CPU time (of Redis, Java and Python
+together, on two cores). The exit status is 1 when that rate misses a bar.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def topic(i: int) -> str:
 
 
 async def sample(url: str, namespace: str, topics: int) -> bytes:
-    """The event that the scripts write when a broker changes so many topics."""
+    """Have the scripts write the event of a broker that changes this number of topics, and return it."""
     async with Store(url, namespace) as store:
         await store.init_namespace()
         routes = RouteStore(store)
@@ -97,7 +97,7 @@ async def sample(url: str, namespace: str, topics: int) -> bytes:
 
 
 def events(model: bytes, topics: int, count: int) -> Iterator[bytes]:
-    """Events like ``model``, numbered from 1, of changing topics and brokers."""
+    """Events like ``model``, numbered from 1, with varying topics and brokers."""
     at = 0
     body = re.search(rb'"topics":\{(.*)\},"at"', model)
     assert body is not None
@@ -121,7 +121,7 @@ def events(model: bytes, topics: int, count: int) -> Iterator[bytes]:
 
 
 def fill(client: Any, namespace: str, texts: Iterator[bytes]) -> int:
-    """Add the events to the stream; their number."""
+    """Add the events to the stream, and return their number."""
     key, seq = keys.changes(namespace), 0
     client.delete(key)
     pipeline = client.pipeline(transaction=False)
@@ -138,7 +138,7 @@ def cpu_of(process: psutil.Process) -> float:
     """CPU seconds of a process and its children, including those that have ended."""
     try:
         times, children = process.cpu_times(), process.children()
-    except psutil.NoSuchProcess:  # its parent has its times now
+    except psutil.NoSuchProcess:  # its CPU time now counts for its parent
         return 0.0
     total: float = times.user + times.system + times.children_user + times.children_system
     return total + sum(map(cpu_of, children))
@@ -155,7 +155,7 @@ class Bed:
         self.spark = open_session(master=master, driver_memory=driver_memory)
 
     def bronze(self, namespace: str) -> tuple[int, float, float, float]:
-        """Load the whole stream: rows, seconds, CPU seconds of Redis and of Spark."""
+        """Load the whole stream; return rows, seconds, CPU seconds of Redis and of Spark."""
         epoch = self.client.hget(keys.meta(namespace), "epoch").decode()
         first = self.client.xrange(keys.changes(namespace), count=1)[0][0].decode()
         write(self.spark, self.lake, namespace, Snapshot(epoch, 0, int(first.partition("-")[0]), "0-0"), [])
@@ -171,7 +171,7 @@ class Bed:
         return rows, after[2] - before[2], after[0] - before[0], after[1] - before[1]
 
     def above(self, namespace: str, count: int) -> None:
-        """Bring silver and gold up to date, and say what it cost."""
+        """Bring silver and gold up to date, and print time, CPU time and memory."""
         epoch = self.client.hget(keys.meta(namespace), "epoch").decode()
         me, watch = psutil.Process(), MemoryWatch(psutil.Process().pid)
 

@@ -1,4 +1,4 @@
-"""Another checkout of this project, measured beside this one."""
+"""A second checkout of this project, which is measured in the same run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Checkout:
 
     @property
     def command(self) -> list[str]:
-        """Its ``mqregistry``, whatever its package is called inside."""
+        """Its ``mqregistry`` command."""
         return [str(self.folder / ".venv" / "bin" / "mqregistry")]
 
     @property
@@ -31,7 +31,7 @@ class Checkout:
 
 
 def checkouts(folders: Sequence[Path]) -> list[Checkout]:
-    """The checkouts in these folders; those of one commit are told apart by their folders' names.
+    """The checkouts in these folders. If two have the same commit, their names also contain the folder.
 
     Raises:
         NoCheckout: a folder has no ``.venv`` with this project.

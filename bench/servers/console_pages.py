@@ -1,4 +1,4 @@
-"""A console as its own process, and open pages of it: they read themselves again when the stream of events says so."""
+"""Starts a console process, and opens pages that are read again after each event, as in a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 KV_NAMESPACE = "bench"
-"""Changes of this KV namespace are noted, by their key: a number."""
+"""Pages note the changes of this KV namespace by their key, a number."""
 _STREAM_BYTES = 1 << 22
 _OPENS_WITHIN_S = 30.0
 _ASK = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -23,7 +23,7 @@ _ASK_PAGE = b"GET /changes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 class OpenConsole:
-    """A console that answers. seen: key of a change -> when it stood in each page, by ``time.monotonic``."""
+    """A running console. seen: key of a change -> when each page showed it (``time.monotonic``)."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
@@ -34,16 +34,16 @@ class OpenConsole:
         self._came = asyncio.Event()
 
     async def open_pages(self, number: int) -> None:
-        """Open so many pages more, and wait until each has its first event."""
+        """Open this number of further pages, and wait until each has its first event."""
         ready = asyncio.Semaphore(0)
         self._pages += [asyncio.create_task(self._listen(ready)) for _ in range(number)]
         for _ in range(number):
             await ready.acquire()
 
     def open_unread_pages(self, number: int) -> None:
-        """Open so many pages more that leave what comes in the buffers of their sockets, until :meth:`read_all`.
+        """Open this number of further pages, which read nothing from their sockets until :meth:`read_all`.
 
-        So they cost no more here than pages of browsers elsewhere. Ten changes are 4 kB.
+        So they need no CPU time here, as if browsers on other machines showed them. Ten changes are 4 kB.
         """
         for _ in range(number):
             page = socket.socket()
@@ -57,11 +57,11 @@ class OpenConsole:
             page.setblocking(False)
 
     def read_all(self) -> list[int]:
-        """How many events have come to each of these pages since it was last read."""
+        """For each page, the number of its events since it was last read."""
         return [_unread(page).count(b"event: state") for page in self._unread]
 
     async def shown(self, keys: Iterable[str], pages: int) -> None:
-        """Wait until each of these changes stands in so many pages."""
+        """Wait until this number of pages show each of these changes."""
         for key in keys:
             while len(self.seen.get(key, ())) < pages:
                 self._came.clear()
@@ -110,7 +110,7 @@ async def _body(reader: asyncio.StreamReader) -> bytes:
 
 
 def _unread(page: socket.socket) -> bytes:
-    """What is in the buffer of a socket."""
+    """Read what has arrived in the buffer of a socket."""
     found = bytearray()
     with contextlib.suppress(BlockingIOError):
         while piece := page.recv(_STREAM_BYTES):
@@ -120,7 +120,7 @@ def _unread(page: socket.socket) -> bytes:
 
 @contextlib.asynccontextmanager
 async def console(redis: str, namespace: str, folder: Path) -> AsyncIterator[OpenConsole]:
-    """Start a console on a namespace; it keeps what it keeps in the folder."""
+    """Start a console on a namespace, with its checkpoints in the folder."""
     start = partial(
         subprocess.Popen[str],
         [sys.executable, "-m", "mqregistry", "console", "--redis", redis, "--namespace", namespace, "--port", "0",

@@ -1,7 +1,7 @@
-"""leash.py PARENT SIGNAL COMMAND...: become COMMAND, and get SIGNAL should PARENT die, however it dies.
+"""leash.py PARENT SIGNAL COMMAND...: executes COMMAND, which gets SIGNAL when the process PARENT dies.
 
-A program of its own, because a function run between fork and exec is not safe beside threads. The
-process id stays the same through exec, so whoever started this may signal the command directly.
+This is a program of its own, because a function between fork and exec is not safe in a process with threads. The
+process id stays the same through exec, so the parent can signal the command directly.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ def main() -> None:
     parent, signal_number, *command = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal_number))
-    if os.getppid() != int(parent):  # it died before the leash held
+    if os.getppid() != int(parent):  # the parent died before prctl
         sys.exit(1)
     os.execvp(command[0], command)
 

@@ -1,4 +1,4 @@
-"""The machine: what a result must say about it, and which cores the servers and the generator get."""
+"""Describes the machine for a result, and chooses the cores of the servers and of the generator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def about(server_cores: Sequence[int], generator_cores: Sequence[int]) -> dict[s
 
 
 def cores(server: str | None, generator: str | None) -> tuple[list[int], list[int]]:
-    """Which cores the servers get, and which the generator; nothing is pinned where there is one core only."""
+    """The cores of the servers and those of the generator; empty lists (no pinning) on a machine with one core."""
     here = sorted(os.sched_getaffinity(0))
     if len(here) < 2:
         return [], []
@@ -44,7 +44,7 @@ def cores(server: str | None, generator: str | None) -> tuple[list[int], list[in
 
 
 def commit_of(checkout: Path = Path(__file__).parents[2]) -> str:
-    """The commit of a checkout, "-dirty" when more differs from it than what measurements write; "?" where none is."""
+    """The commit of a checkout, with "-dirty" if files other than results differ from it; "?" without a repository."""
     git = ("git", "-C", str(checkout))
     if not (checkout / ".git").exists():
         return "?"

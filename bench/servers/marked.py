@@ -1,4 +1,4 @@
-"""A section of a page that a measurement writes, between two marks: what stands around it is written by others."""
+"""Replaces the section of a page that a measurement wrote, between two marks, and leaves the rest of the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def put(path: Path, name: str, text: str) -> None:
-    """Replace what ``python -m bench NAME`` wrote into a page; a page without its marks gets them at its end."""
+    """Replace the section that ``python -m bench NAME`` wrote; a page without the marks gets it at the end."""
     page = path.read_text() if path.exists() else ""
     begin, end = _marks(name)
     before, _, rest = page.partition(begin)
@@ -16,7 +16,7 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 def kept(path: Path, name: str) -> str:
-    """The section of a measurement with its marks, for a program that writes the page again; empty: there is none."""
+    """The section of a measurement with its marks, for a program that writes the page again; "" if there is none."""
     page = path.read_text() if path.exists() else ""
     begin, end = _marks(name)
     if begin not in page or end not in page:

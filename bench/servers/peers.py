@@ -1,7 +1,7 @@
-"""The servers that are measured: Java NameServers from Maven, ours with its Redis, and an echo server as the limit.
+"""Starts the servers that are measured: Java NameServers from Maven, ours with its Redis, and an echo server.
 
-Each runs on the cores it is given and no others; what it costs is read from the operating system, all of its
-processes together.
+The echo server shows the most that the machine can do. Each server runs only on the given cores; its cost is the sum
+over all of its processes, as the operating system counts it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mqregistry.embedded.server import SETTINGS as REDIS_SETTINGS
 START_TIMEOUT_S = 120
 _LOOK_EVERY_S = 0.002
 
-# The flags of a release's bin/runserver.sh for JDK 9 and later; the heap can be made smaller.
+# The heap and the flags of a release's bin/runserver.sh for JDK 9 and later.
 OFFICIAL_HEAP = "4g"
 OFFICIAL_FLAGS = (
     "-server", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m",
@@ -50,7 +50,7 @@ LOGBACK = """<configuration>
 
 @dataclass(frozen=True)
 class Cost:
-    """What all processes of a server use. rss_mb counts a shared page once for each process, pss_mb once in all."""
+    """CPU time and memory of all processes of a server. rss_mb counts a shared page in each process, pss_mb once."""
 
     cpu_s: float
     rss_mb: float
@@ -82,7 +82,7 @@ class MeasuredServer:
         return found
 
     def cost(self) -> Cost:
-        """CPU time used until now, and memory held now."""
+        """CPU time used until now, and present memory."""
         cpu_s = rss = pss = 0.0
         for process in self.processes():
             times, memory = process.cpu_times(), process.memory_full_info()
@@ -105,14 +105,14 @@ class MeasuredServer:
 
 
 class Java:
-    """A Java NameServer with the flags of its release's own script."""
+    """A Java NameServer with the flags of its release's start script."""
 
     def __init__(self, version: str, heap: str = OFFICIAL_HEAP) -> None:
         self.version, self.heap = version, heap
         self.name = f"Java {version}" + ("" if heap == OFFICIAL_HEAP else f", {heap} heap")
 
     def start(self, processes: Processes, cores: Sequence[int]) -> MeasuredServer:
-        """Raises Unavailable where it cannot be had or does not start."""
+        """Start it; raises Unavailable if its jars cannot be fetched or it does not start."""
         lib = fetch_jars(self.version)
         home = processes.home(f"java-{self.version}")
         (home / "conf").mkdir()
@@ -140,7 +140,7 @@ def serve(
     """Start a front end.
 
     Args:
-        mqregistry: the command, of this checkout or another one.
+        mqregistry: the command, of this or of a second checkout.
     """
     # a user's own settings must not change the measurement
     env = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
@@ -155,7 +155,7 @@ def serve(
 class OurServer(MeasuredServer):
     """Front ends, each with its sweeper, and their Redis.
 
-    cores: of Redis, and of the front ends unless they differ. settings: more options of the front ends.
+    cores: of Redis, and of the front ends without front_end_cores. settings: further options of the front ends.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class OurServer(MeasuredServer):
         self._settings = settings
         self._front_end_cores = cores if front_end_cores is None else front_end_cores
         home = processes.home("redis")
-        # A unix socket's path must be short, so it is not in `home`, as the data is.
+        # A unix socket's path must be short, so the socket is not in `home` with the data.
         self._socket = Path(tempfile.gettempdir(), f"mqbench-{os.getpid()}-{len(processes.started)}.sock")
         command = [find_server(), "--dir", str(home), "--unixsocket", str(self._socket), *REDIS_SETTINGS]
         self._redis = processes.start("redis", pinned(command, cores), home=home, patience_s=5)
@@ -195,7 +195,7 @@ class OurServer(MeasuredServer):
         return port, serve(self._processes, f"unix://{self._socket}", port, self._front_end_cores, *options, **command)
 
     def restart_front_end(self) -> None:
-        """End the first front end and start another on its port; sets start_s."""
+        """End the first front end and start it again on its port; sets start_s."""
         port, running = self._front_ends[0]
         running.end()
         began = time.monotonic()
@@ -223,7 +223,7 @@ class OurServer(MeasuredServer):
 class Ours:
     """This registry: Redis, front ends and sweepers on the same cores.
 
-    checkout: another checkout, whose front ends are started; the Redis is the same one.
+    checkout: the checkout whose front ends are started, if not this one; Redis is always that of this checkout.
     """
 
     def __init__(self, workers: int = 1, front_ends: int = 1, checkout: Checkout | None = None) -> None:
@@ -239,9 +239,9 @@ class Ours:
 
 
 class Echo:
-    """The C echo server, the limit: it answers every request with as many bytes as a route has.
+    """The C echo server, which shows the limit: it answers every request with as many bytes as a route has.
 
-    bodies: so many different ones, in no order: the limit of a server whose answers have to come from memory.
+    bodies: how many different bodies it sends in random order; with many, they are in no CPU cache.
     """
 
     def __init__(self, body_bytes: int, bodies: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Child processes that end with the process that started them; each has a log file, and is ended by process group."""
+"""Starts child processes that end with their parent; each has a log file and a process group of its own."""
 
 import contextlib
 import os
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: float = 0.05) -> T:
-    """Call `probe` until it returns a true value, and return that; past the deadline, fail with its last value.
+    """Call `probe` until it returns a true value, and return this value; after the deadline, fail with the last value.
 
-    An OSError of the probe counts as "not yet": peers that come and go refuse connections.
+    An OSError of the probe counts as "not yet", because peers that start refuse connections.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -49,10 +49,10 @@ def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: floa
 
 
 def free_port(before: int = 0, after: int = 0) -> int:
-    """A port that is free now, together with as many neighbours below and above it.
+    """A free port, whose `before` ports below and `after` ports above are also free.
 
-    No other process on this machine that asks here gets them before this one ends: what listens there may bind it
-    late, or be started again.
+    Until this process ends, other calls of this function on this machine do not return these ports: so a server may
+    bind its port late, or be started again.
     """
     random = Random(os.urandom(8))
     for _ in range(1_000):
@@ -64,7 +64,7 @@ def free_port(before: int = 0, after: int = 0) -> int:
 
 
 def _reserve(ports: range) -> bool:
-    """Hold the datagram ports of these numbers, which nothing else uses, as a sign for others; False: one is held."""
+    """Bind the datagram ports of these numbers, to mark them as taken; False if another process has marked one."""
     with contextlib.ExitStack() as stack:
         for port in ports:
             sign = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
@@ -79,7 +79,7 @@ def _reserve(ports: range) -> bool:
 def is_free(port: int) -> bool:
     """Whether a server could listen there now."""
     with socket.socket() as probe:
-        # As servers do, so that a port whose last connections are in TIME_WAIT counts as free here as well.
+        # Servers set this option, too, so a port whose last connections are in TIME_WAIT is free for them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("0.0.0.0", port))
@@ -89,13 +89,13 @@ def is_free(port: int) -> bool:
 
 
 def on_leash(command: Sequence[str], on_parent_death: signal.Signals = signal.SIGKILL) -> list[str]:
-    """The command that runs `command`, under the same process id, no longer than this process."""
+    """The command that runs `command` with the same process id, and ends it when this process ends."""
     leash = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(int(on_parent_death))]
     return [*leash, *command]
 
 
 class ChildProcess:
-    """A child process in a group of its own, its output in a log file."""
+    """A child process in a process group of its own, with its output in a log file."""
 
     def __init__(self, name: str, popen: "subprocess.Popen[str]", log: Path, patience_s: float) -> None:
         self.name = name
@@ -123,11 +123,11 @@ class ChildProcess:
         return _last_lines(line for line in self.output().splitlines() if LOG_NOISE not in line)
 
     def logged(self) -> str:
-        """Its log files: what it, and what its library, keeps in its home."""
+        """The text of all log files in its home folder."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.log.parent.rglob("*.log")))
 
     def complaints(self) -> str:
-        """The last warnings and errors of the log files that it keeps in its home."""
+        """The last warnings and errors in the log files of its home folder, without its output."""
         found = []
         for path in sorted(self.log.parent.rglob("*.log")):
             if path != self.log:
@@ -163,7 +163,7 @@ class ChildProcess:
         return code
 
     def end(self) -> None:
-        """End it, whatever its state: first by SIGTERM, so that it ends its own children, then by SIGKILL."""
+        """End it in any state: first by SIGTERM, so that it can end its own children, then by SIGKILL."""
         if self.exit_code() is None:
             self._signal(signal.SIGCONT)
             self._signal(signal.SIGTERM)
@@ -174,7 +174,7 @@ class ChildProcess:
                 self._popen.stdin.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        # A process group exists as long as it has members, so its number is not reused before all have ended.
+        # The number of a process group is not reused while the group has a member.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -212,9 +212,10 @@ class Processes:
         env: Mapping[str, str] | None = None,
         patience_s: float = 0.0,
     ) -> ChildProcess:
-        """Start `command` in `home`. `steered` ones get a pipe as their input, the others nothing.
+        """Start `command` in `home`. If `steered`, its input is a pipe, else it has no input.
 
-        With `patience_s` it is asked to end (SIGTERM, also when this process dies) before it is made to.
+        With `patience_s` it first gets SIGTERM when it is to end (also when this process dies), and SIGKILL only after
+        this time.
         """
         on_parent_death = signal.SIGTERM if patience_s else signal.SIGKILL
         log = home / "output.log"

@@ -1,4 +1,4 @@
-"""Real Redis servers on loopback TCP, for measurements and tests: one, and a Redis Cluster."""
+"""Starts real Redis servers on loopback TCP, for measurements and tests: a single one, or a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHIN_S = 20.0
 
 
 def free_port_and_bus() -> int:
-    """A port that is free now, and free 10,000 above too: the bus of a cluster node listens there."""
+    """A free port whose port 10,000 above is also free: the bus of a cluster node listens there."""
     while True:
         port = free_port()
         if is_free(port + 10_000):
@@ -32,7 +32,8 @@ class RedisProcess:
 
     Args:
         options: lines of its configuration file, which Redis may rewrite.
-        program: the server; "" = the embedded one.
+        login: arguments of ``redis.Redis`` for the administrator.
+        program: path of the server; "" = the embedded one.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class RedisProcess:
                 return self
             if not first:
                 break
-            self.port = 0  # somebody was faster
+            self.port = 0  # a different process took the port
         raise AssertionError(f"Redis did not start:\n{self.log}")
 
     def _write_config(self) -> None:
@@ -118,7 +119,7 @@ class RedisProcess:
             return client.execute_command(*command)
 
     def kill(self) -> None:
-        """Send SIGKILL, which ends it as a crash does, with the child that may be writing its append-only file."""
+        """Send SIGKILL, like a crash, to it and to its child that may be writing the append-only file."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):  # it has ended, and no child is left
                 os.killpg(self._process.pid, signal.SIGKILL)

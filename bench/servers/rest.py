@@ -5,27 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# A server is at rest when it takes less than this share of a core, over this long.
+# A server is at rest when it uses less than REST_SHARE of a core for REST_S.
 REST_SHARE = 0.08
 REST_S = 0.4
 REST_WITHIN_S = 60.0
 
 
 class NoRest(Exception):
-    """A server goes on working; the text says for how long it was waited for."""
+    """A server does not come to rest; the text says how long the caller waited."""
 
 
 def wait_for_rest(cpu_s: Callable[[], float]) -> float:
     """Wait until a server is at rest.
 
     Args:
-        cpu_s: gives the CPU time that it has used until now.
+        cpu_s: returns the CPU time that the server has used until now.
 
     Returns:
-        since when it is (time.monotonic).
+        since when the server is at rest (time.monotonic).
 
     Raises:
-        NoRest: it is not, after a minute.
+        NoRest: the server is still at work after a minute.
     """
     deadline = time.monotonic() + REST_WITHIN_S
     while True:

@@ -1,4 +1,4 @@
-"""Apache RocketMQ's jars, fetched once from Maven into a cache that any number of runs may share.
+"""Fetches Apache RocketMQ's jars once from Maven, into a cache that several runs may share.
 
 The cache is MQREGISTRY_CACHE, else .cache/rocketmq of the repository.
 """
@@ -23,7 +23,7 @@ OPENS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 )  # fmt: skip
-"""RocketMQ of these versions uses internals of the JDK; the scripts of 5.x pass these flags, too."""
+"""RocketMQ uses internals of the JDK; the start scripts of 5.x pass these flags, too."""
 
 
 class Unavailable(Exception):
@@ -49,7 +49,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def say_where(make: Callable[[], Path]) -> None:
-    """What a module that puts something into the cache does when it is run by itself: says where it is, or why not."""
+    """Put something into the cache, and print its path, or why that failed: the main program of a module."""
     try:
         print(make())
     except Unavailable as error:
@@ -57,13 +57,13 @@ def say_where(make: Callable[[], Path]) -> None:
 
 
 def publish_once(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a folder, unless it exists: under another name and then renamed, so that an existing folder is complete."""
+    """Fill a folder if it does not exist, under a temporary name at first, so that an existing folder is complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_name(folder.name + ".lock")):
         if folder.is_dir():
             return
         partial = folder.with_name(folder.name + ".partial")
-        if partial.exists():  # the lock is ours, so nobody is at work in it
+        if partial.exists():  # we hold the lock, so no other process is filling it
             shutil.rmtree(partial)
         partial.mkdir()
         fill(partial)
@@ -71,7 +71,7 @@ def publish_once(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def fetch_jars(version: str) -> Path:
-    """The folder with a release's jars, from the cache or by Maven; raises Unavailable where that cannot be had."""
+    """The folder with a release's jars, from the cache or by Maven; raises Unavailable if Maven cannot fetch them."""
     need_jdk()
     folder = cache_folder() / f"v{version}"
     publish_once(folder, lambda partial: _download(version, partial))

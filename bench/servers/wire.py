@@ -1,4 +1,4 @@
-"""Requests over blocking sockets: what the measurements need of the protocol."""
+"""Sends the requests of measurements over blocking sockets."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def ask(connection: socket.socket, command: Command) -> Command:
 
 
 def read_answer(connection: socket.socket) -> Command:
-    """Read the answer of a connection on which only one is on its way.
+    """Read the answer of a connection on which only one request waits for its answer.
 
     Raises:
-        ConnectionResetError: the name server hung up.
+        ConnectionResetError: the name server closed the connection.
     """
     reader = FrameReader()
     frames: list[bytes] = []
     while not frames:
         data = connection.recv(1 << 18)
         if not data:
-            raise ConnectionResetError("the name server hung up")
+            raise ConnectionResetError("the name server closed the connection")
         frames = reader.feed(data)
     answer = decode_command(frames[0])
     assert answer is not None
@@ -46,7 +46,7 @@ def answers(port: int) -> bool:
 
 
 def registration_frame(topics: int, *, changed: int = 0, counter: int = 1, port: int = 10911) -> Command:
-    """A registration request with many topics; the first ``changed`` of them have other queue numbers."""
+    """A registration request; the queue numbers of its first ``changed`` topics depend on the counter."""
     table = {
         name: TopicConfig(name, 8 + counter % 8 if number < changed else 4, 8, 6)
         for number in range(topics)
@@ -65,7 +65,7 @@ def registration_frame(topics: int, *, changed: int = 0, counter: int = 1, port:
 
 
 def registration(connection: socket.socket, topics: int) -> None:
-    """Register a broker of that many topics."""
+    """Register a broker with this number of topics."""
     answer = ask(connection, registration_frame(topics))
     if answer.code != 0:
         raise RuntimeError(f"registration failed: {answer.remark}")
