@@ -30,12 +30,12 @@ least two cores, a C compiler, Java and Maven:
 | --- | --- | --- |
 | `make bench` | 8 min | a selection: Java 5.5.0, ours, the echo server, one round |
 | `make bench ARGS="compare --full"` | 60 min | everything below, five rounds; `--resume` continues an interrupted run |
-| `make bench ARGS="console --write"` | 4 min | the console: its pages, how soon they show a change, and how much it slows lookups down |
+| `make bench ARGS="console --write"` | 4 min | the console: its pages, the delay of a change, the cost for lookups |
 | `make bench ARGS="scale"` | 6 min | what one Redis carries, the limits of size, a Redis Cluster: `SCALE.md` |
 | `make bench ARGS="compare --render"` | 1 s | nothing: writes this file again from `bench/results/*.json` |
 
-A bar (a limit) is OK or MISSED by the medians of the rounds, or by Java's best round where it says so. If the load average
-is far above 1 to 2, which is the run itself, the machine was busy, and the ratios say little.
+A bar (a limit) is OK or MISSED by the medians of the rounds, or by Java's best round where it says so. If the load
+average is far above 1 to 2, which is the run itself, the machine was busy, and the ratios say little.
 """
 
 

@@ -41,9 +41,9 @@ MEMORY_MB = 80
 # The most for p99 of lookups beside a console, divided by p99 without: rounds of one server differ by this much.
 RATIO = 1.2
 VERDICT = {True: "OK", False: "**MISSED**", None: ""}
-HOW = """One machine runs an embedded Redis, a front end with one worker, the console, and the programs that read its pages. For
-the lookups Redis, front end and console share one core, and the load generator has the other one; the tables change all
-the time, and the data for 50 pages stays in the buffers of their sockets."""
+HOW = """One machine runs an embedded Redis, a front end with one worker, the console, and readers of its pages. For the
+lookups Redis, front end and console share one core, and the load generator has the other one; the tables change all the
+time, and the data for 50 pages stays in the buffers of their sockets."""
 
 Found = dict[str, list[float]]
 

@@ -176,7 +176,7 @@ def test_security_users_rules_and_what_would_be_refused(run, bed, shell, tmp_pat
 
 
 def test_migrating_what_a_java_file_means_and_kv_both_ways(run, bed, shell, tmp_path):
-    there, back = (steps("docs/migrating.md", only=heading) for heading in ("There", "Back"))
+    there, back = (steps("docs/migrating.md", only=heading) for heading in ("To mqregistry", "Back"))
     config = tmp_path / "namesrv.properties"
     ((line, out),) = [step for step in there if step[0].endswith(" -p")]
     config.write_text("kvConfigPath=/root/namesrv/kvConfig.json\nserverWorkerThreads=8\n")
