@@ -122,13 +122,8 @@ def data_version(version: WireVersion | None, now_ms: int) -> DataVersion:
 
 def encode_data_version(version: DataVersion, *, state_version: bool = True) -> bytes:
     """``{"counter":1,"stateVersion":0,"timestamp":1700000000000}``; 4.x knows no stateVersion."""
-    if state_version:
-        return b'{"counter":%d,"stateVersion":%d,"timestamp":%d}' % (
-            version.counter,
-            version.state_version,
-            version.timestamp,
-        )
-    return b'{"counter":%d,"timestamp":%d}' % (version.counter, version.timestamp)
+    state = b'"stateVersion":%d,' % version.state_version if state_version else b""
+    return b'{"counter":%d,%b"timestamp":%d}' % (version.counter, state, version.timestamp)
 
 
 class WireMapping(msgspec.Struct, rename="camel"):

@@ -207,8 +207,6 @@ class Authorization:
     def _rows(self, command: Command) -> Resources:
         return rows_of(command, self._tables) or self._reserved(command)
 
-    # decide
-
     def _look_unless_repeated(
         self, command: Command, sender: Peer, caller: Caller | Unproven, rows: Resources
     ) -> Refusal | None:
@@ -286,8 +284,6 @@ class Authorization:
         if caller.how is not How.SIGNATURE or caller.user is None:
             return self._is_open(command)
         return not self._anonymous_does and not self._looks_at_address.get(caller.user.name, True)
-
-    # count and tell
 
     def _outcome(self, refusal: Refusal | None, caller: Caller | Unproven) -> Refusal | None:
         if isinstance(caller, Caller) and caller.secret_id:

@@ -84,8 +84,6 @@ class Tally:
         self._news = asyncio.Event()
         self.last_anonymous_write_s = 0.0
 
-    # counting, on the way of a request
-
     def allowed(self) -> None:
         """Count a request that is allowed."""
         self._allowed += 1
@@ -143,8 +141,6 @@ class Tally:
             'auth_decisions_total{result="would_be_refused"}': self._refused[False],
             **{f'auth_failures_total{{reason="{reason}"}}': count for reason, count in self._failures.items()},
         }
-
-    # telling
 
     async def run(self) -> None:
         """Report refused requests and used secrets to Redis. Runs until cancelled."""

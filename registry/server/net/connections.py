@@ -14,7 +14,7 @@ from ...protocol.command import Command, decode_command
 from ..counting.counters import Closed
 from ..counting.lookup_samples import AT_A_TIME, sample_next
 from ..requests.context import RequestContext
-from ..requests.lookup_cache import LookupCache, NoLookups
+from ..requests.lookup_cache import LookupCache
 from ..view.drains import MOST_ASKED, Drains
 from .answering import Answering
 from .connection_interface import OpenConnection
@@ -49,7 +49,7 @@ class Connections:
         self.context = context
         self.limits = limits
         self.known = LookupCache(context)
-        self._unknown = NoLookups()
+        self._unknown = LookupCache(context)  # learns nothing: for connections whose lookups the rules may refuse
         self.decode: Callable[[bytes], Command] = decode_command
         if context.behaviour.keeps_empty_binary_fields:
             self.decode = partial(decode_command, keep_empty_fields=True)
@@ -159,7 +159,7 @@ class Connections:
                 self.drains.bound()
 
     @property
-    def known_at_first(self) -> LookupCache | NoLookups:
+    def known_at_first(self) -> LookupCache:
         """The lookup cache of a connection whose user is not known yet."""
         return self.known if self.context.authorization is None else self._unknown
 

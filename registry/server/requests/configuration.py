@@ -99,17 +99,14 @@ def _without_effect(java: JavaKey | None, text: str) -> str | None:
     """The value that 319 shows of a Java key without effect here; None: unknown key, or a value of another type."""
     if java is None:
         return None
-    if java.default in ("true", "false"):
-        return "true" if parse_boolean(text) else "false"
     if not java.default:
         # a path, which only 4.8 accepts in a 318; it must be printable, because 319 has one line for each key
         return text if len(text) <= _PATH_CHARS and text.isprintable() else None
-    number = parse_long(text)
-    return None if number is None else str(number)
+    return _java_value("bool" if java.default in ("true", "false") else "int", text)
 
 
 def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
-    value = _java_value(option, text)
+    value = _java_value(option.kind, text)
     if value is None:
         return None
     key = option.key
@@ -130,11 +127,11 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
     return value
 
 
-def _java_value(option: Option, text: str) -> str | None:
+def _java_value(kind: str, text: str) -> str | None:
     """A value as Java reads it: any text is a boolean; None: no number, although the setting is a number."""
-    if option.kind == "bool":
+    if kind == "bool":
         return "true" if parse_boolean(text) else "false"
-    if option.kind == "str":
+    if kind == "str":
         return text
     number = parse_long(text)
     return None if number is None else str(number)

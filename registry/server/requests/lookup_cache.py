@@ -202,17 +202,6 @@ class LookupCache:
         self._newer[key] = kept
 
 
-class NoLookups:
-    """An empty cache, for a connection whose lookups the rules may refuse (see ``Authorization.may_ask_open``)."""
-
-    def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
-        """Return None: nothing is kept here."""
-
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: NoteAsked) -> int:
-        """Answer no frame: nothing is kept here."""
-        return 0
-
-
 def _is_plain(frame: bytes, command: Command) -> bool:
     """Whether the digits after the last ``"opaque":`` are the command's opaque, and the frame has only known fields."""
     ext = command.ext_fields or {}

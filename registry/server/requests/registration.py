@@ -183,9 +183,6 @@ async def _measured(request: _Request) -> _Request:
     return request._replace(size=size)
 
 
-# decide
-
-
 async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registration | None:
     """The registration with only the topics of the chunks that the broker's last body did not have.
 
@@ -239,9 +236,6 @@ async def _is_void(context: RequestContext, registration: Registration, null: st
     row = context.view.tables.brokers.get(registration.broker_name)
     holder = row.broker_addrs.get(registration.broker_id) if row else None
     return holder is None or (null == "wrapper" and holder != registration.broker_addr)
-
-
-# encode, write, wait for the effect
 
 
 async def _write(
@@ -328,9 +322,6 @@ def _remember(
         request.context.chunks.forget_body(request.who)
         return
     request.context.chunks.keep_body(request.who, LastBody(name, load_id, row.rev, role.wipes_write, chunks))
-
-
-# answers
 
 
 def _unchanged(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:
