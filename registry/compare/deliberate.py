@@ -1,6 +1,6 @@
 """Finds the row of docs/differences.md for a deliberate difference between a Java NameServer and this project.
 
-The values of both sides must show the reason of this row; a broker, for example, may be missing for other reasons.
+The values of both sides must fit the row: a broker, for example, may also be missing for another reason.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Cell(NamedTuple):
 
     kind: str  # one of KINDS
     name: str  # of the cluster, broker, topic, KV namespace, key of the configuration, or the request
-    part: str = ""  # the name of one value; "": all values of the name, which a side lacks
+    part: str = ""  # what the value is, e.g. perm; "": a side lacks the whole cluster, broker, topic, ...
     at: str = ""  # the brokerName, address or KV key of the part; "": none
 
 

@@ -24,7 +24,8 @@ Pair = tuple[str, str]
 class Sort(StrEnum):
     """How a difference is judged.
 
-    COUNTED: it lasts. YOUNG: perhaps a change has not reached all sides yet. MEANT: a row of docs/differences.md.
+    COUNTED: it lasts, and is neither MEANT nor NOISE. YOUNG: it may go away when a change has reached all sides.
+    MEANT: a row of docs/differences.md describes it.
     NOISE: Java NameServers differ from each other in the cell, and this project agrees with one of them.
     """
 

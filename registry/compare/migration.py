@@ -41,7 +41,7 @@ class Server(msgspec.Struct, frozen=True):
     address: str
     error: str = ""  # why it cannot be asked
     brokers: frozenset[str] = frozenset()  # addresses of the brokers that it knows
-    clients: Sequence[str] | None = None  # peers of connections that are no broker's; None: not known
+    clients: Sequence[str] | None = None  # addresses of connected peers that are no brokers; None: not known
 
 
 class Done(msgspec.Struct, frozen=True):

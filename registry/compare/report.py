@@ -54,8 +54,8 @@ class Report(msgspec.Struct, frozen=True):
 class Alike(msgspec.Struct):
     """Differences that differ only in their names, e.g. of all topics of one broker."""
 
-    one: Lasted  # the first of them
-    names: list[str]  # of all
+    one: Lasted  # the first difference
+    names: list[str]  # of all these differences
 
 
 def alike(differences: Iterable[Lasted]) -> list[Alike]:

@@ -67,7 +67,7 @@ def quoting_integer_keys(data: bytes) -> Slices[bytes]:
     """Quote the integer keys that have no quotes, so that a standard parser can read the text.
 
     A text beyond MAX_QUOTED_BYTES is returned as it is. Cost: linear, about 9 ms for a register body of a megabyte,
-    120 ms for a megabyte of nothing but keys.
+    120 ms for a megabyte that has only keys.
     """
     if len(data) > MAX_QUOTED_BYTES:
         return data

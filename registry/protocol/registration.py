@@ -126,7 +126,7 @@ def decoding(
         mappings: whether compressed bodies end with static topics (5.x).
 
     Raises:
-        RemoteProtocolError: the body cannot be read. RegistrationRejected: a name in it has a fault.
+        RemoteProtocolError: the body cannot be read. RegistrationRejected: a name in the body has a fault.
     """
     body = (yield from chunked.reading_all(known)) if chunked is not None else None
     if body is None:
@@ -146,7 +146,7 @@ def with_body(sender: Registration, body: RegisterBody) -> Slices[Registration]:
     """Put the header and the body of a registration together.
 
     Raises:
-        RegistrationRejected: a name in the body has a fault (docs/differences.md D9), or it has too many filter
+        RegistrationRejected: a name in the body has a fault (docs/differences.md D9), or the body has too many filter
             servers (D18).
     """
     filter_servers = len(body.filter_servers or ())

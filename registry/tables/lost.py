@@ -25,7 +25,7 @@ Cell = tuple[str, ...]
 
 
 class Values(NamedTuple):
-    """Cells of one table to set, and to remove; kind and name as lua/give_back has them."""
+    """Cells of one table that Redis must set or remove; kind and name: arguments of lua/give_back."""
 
     kind: str
     name: str
@@ -71,7 +71,7 @@ def touched_by(change: Change) -> Iterator[Cell]:
 
 
 def lost(known: Tables, there: Tables, touched: set[Cell], *, whole: bool) -> Iterator[Gift]:
-    """The cells that Redis needs to have the known tables again, except cells that the new history touched.
+    """What Redis must get back to have the known tables again, except cells that the new history touched.
 
     Args:
         touched: the cells of all known changes since the loss. whole: every change since the loss is known. If not,

@@ -20,8 +20,8 @@ def pick_up_route(
     """One topic's route.
 
     Args:
-        acting_master: supportActingMaster: a brokerName without a master shows its lowest id as master.
-        order_messages: orderMessageEnable: the route has the topic's ORDER_TOPIC_CONFIG.
+        acting_master: a brokerName without a master shows its lowest id as master (setting supportActingMaster).
+        order_messages: the route has the topic's ORDER_TOPIC_CONFIG (setting orderMessageEnable).
         live_by_cluster: filter servers are stored by (cluster, address); else by the address alone (4.8).
 
     Returns:

@@ -1,5 +1,4 @@
-"""Checks the CRC-32 of registration bodies; of a body that equals an earlier body except near its beginning, it reads
-only the beginning.
+"""Checks the CRC-32 of registration bodies, and reads only the beginning if the rest equals that of an earlier body.
 
 A broker sends its whole topic table every 30 s; the body of a 5.x broker differs from its last body only by a time near
 the beginning. CRC-32 is linear, so the CRC of the new body follows from the CRCs of both beginnings and the CRC of the
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple
 
 _POLYNOMIAL: Final = 0xEDB88320  # of CRC-32; x to the 0 is the highest bit
 _ONE: Final = 1 << 31
-_SMALL_BYTES: Final = 16 * 1024  # for a shorter body it is as fast to compute the CRC
+_SMALL_BYTES: Final = 16 * 1024  # a shorter body is read as a whole, which is as fast
 _MOST_BODIES: Final = 20_000
 
 
@@ -23,7 +22,7 @@ def body_crc32(body: bytes) -> int:
 
 
 def check_crc32(body: bytes, header_crc: int | None) -> bool:
-    """Whether the body has the CRC-32 of the header; 0 and None are not checked, and an empty body has no other CRC."""
+    """Whether the body has the CRC-32 of the header; 0 and None are not checked. Other values need a body."""
     if not header_crc:
         return True
     return bool(body) and body_crc32(body) == header_crc

@@ -26,7 +26,7 @@ from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, chec
 from .wire_json import TolerantDecoder, WireMapping, WireVersion
 
 _UNCOUNTED_BYTES: Final = 256 * 1024
-# The most objects in a JSON body: all topics with their attributes. Decoding these takes 100 ms in one piece.
+# The most objects in a JSON body: all topics with their attributes. To decode them takes 100 ms without a pause.
 _MOST_OBJECTS: Final = 2 * MAX_ENTRIES + 1000
 _LENGTH: Final = struct.Struct(">i")
 

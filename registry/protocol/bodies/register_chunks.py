@@ -34,8 +34,9 @@ CHUNK_BYTES: Final = 14 * 1024
 
 _MOST_BYTES: Final = 256 * 1024  # of a chunk: a body with spaces between its topics has no places to cut
 _SEED: Final = secrets.randbits(64)  # random, so that no attacker can make two chunks with one digest
-# One of this number of topics, by the hash of its name, may end a chunk that is long enough. With a smaller number, the
-# end is found sooner. With a larger number, the cuts of two bodies meet again sooner after a topic that only one has.
+# A chunk that is long enough may end before a topic if the hash of the name is divisible by this number. With a smaller
+# number, the end is found sooner. With a larger number, two bodies that differ in one topic sooner have equal chunks
+# again after that topic.
 _ENDS_ONE_OF: Final = 8
 
 # Text that matches has no backslash, no bracket inside a string and no name twice: each quote begins or ends a string.
@@ -135,7 +136,7 @@ class ChunkedBody:
 
         Args:
             last: the chunks of the earlier body, which named no topic twice.
-            topic_names: all topics of the earlier body; further names are allowed.
+            topic_names: all topics of the earlier body, and possibly more.
             known: as in :meth:`reading_all`.
 
         Returns:

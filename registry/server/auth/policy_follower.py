@@ -94,7 +94,7 @@ class PolicyFollower:
                 policy.revision, known.revision, _named(known.lost_by(policy)),
             )  # fmt: skip
             if await self._policies.restore(known) != known.revision:
-                policy = await self._policies.read()  # somebody made other changes
+                policy = await self._policies.read()  # other rules were written meanwhile
         if known is None or policy.revision > known.revision:
             self.policy = policy
             self._use(policy)

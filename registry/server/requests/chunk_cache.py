@@ -25,7 +25,7 @@ KEPT_S: Final = 5.0
 MAX_DECODED_BYTES: Final = 24 << 20
 """The most memory of decoded topics: enough for about 60,000 topics."""
 MAX_CHUNKS: Final = 50_000
-"""The most chunks. One takes about 200 bytes without its topics: 10 MB for 500 brokers with 10,000 topics each."""
+"""The most chunks. A chunk takes about 200 bytes without its topics: 10 MB for 500 brokers with 10,000 topics each."""
 
 
 class LastBody(NamedTuple):

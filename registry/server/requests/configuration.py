@@ -40,7 +40,7 @@ class _Refused(Exception):
 
 
 async def update_namesrv_config(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """318: set shared settings. Answered once this front end uses them; other front ends follow the same event."""
+    """318: set shared settings; the answer comes when this front end uses them. The other front ends get the event."""
     try:
         asked = {entry.key: entry.value for entry in properties.parse(command.body)}
     except properties.PropertiesSyntaxError:

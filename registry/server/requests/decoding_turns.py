@@ -95,7 +95,7 @@ class DecodingTurns:
     """The turns of one worker's registrations; small ones do not wait for large ones."""
 
     def __init__(self) -> None:
-        self.worked: Callable[[str, int], object] = lambda host, spent_ns: None  # after each slice of host's decoding
+        self.worked: Callable[[str, int], object] = lambda host, spent_ns: None  # called after each slice
         self._small = _Room(SMALL_ROOM_BYTES, _SMALL_AT_ONCE)
         self._large = _Room(LARGE_ROOM_BYTES, LARGE_AT_ONCE)
         self._slice = asyncio.Lock()

@@ -41,7 +41,7 @@ def _unreachable(who: str, connection: Peer) -> str:
 class _Close(NamedTuple):
     """A connection of a broker closed at ``at_s`` (time.perf_counter()).
 
-    cause: why the broker is removed; "" = its end says nothing about the broker.
+    cause: why the broker is removed; "" = the close is no reason to remove it.
     """
 
     who: str
@@ -165,7 +165,7 @@ class ChannelOwner:
         return ((who, PeerAddress(connection.address, connection.via)) for who, connection in self._owners.items())
 
     def unreachable(self) -> list[str]:
-        """Say of the first brokers with an address that clients can hardly reach why that is so."""
+        """The first brokers whose address clients can hardly reach, each with the reason."""
         if self._unreachable[0] != self.changed:
             told = (_unreachable(who, connection) for who, connection in self._owners.items())
             self._unreachable = self.changed, list(itertools.islice(filter(None, told), _UNREACHABLE_MOST))

@@ -187,7 +187,7 @@ class RouteWatches:
             asyncio.get_running_loop().call_soon(self._tell_some)
 
     def _changed_from(self, first_seq: int, topics: frozenset[str]) -> frozenset[str] | None:
-        """Which of these topics changed with this seq or a later one; None: the history does not go back so far."""
+        """Which of these topics changed with this seq or a later one; None: the history begins later."""
         if first_seq <= self._known_from:
             return None
         found: list[frozenset[str]] = []
