@@ -3,7 +3,7 @@
 A namespace is made for one of the two (``--compat``), and all its front ends have the same :class:`Behaviour`. The
 number at each flag is its row in the table "4.8.0 -> 5.3.3" of docs/semantics.md. Some rows have no flag, because this
 project differs from both versions (docs/differences.md): it answers unknown codes (6, 21), completes a removal before
-it answers (5, 18), and sorts lists without hashes (23).
+it answers (5, 18), and its lists have an order that does not depend on hash values (23).
 """
 
 from __future__ import annotations

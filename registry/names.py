@@ -40,7 +40,7 @@ def fault_of_name(name: str) -> str | None:
 def fault_of_address(address: str) -> str | None:
     """Say what is wrong with a broker's address; None: nothing is wrong.
 
-    A broker's identity is ``<cluster>|<address>``: an address with a ``|`` could make that of another cluster's broker.
+    A broker's identity is ``<cluster>|<address>``: with a ``|`` in the address it could be a broker of another cluster.
     """
     return fault_of_name(address) or ("has a |, which is no part of host:port" if "|" in address else None)
 

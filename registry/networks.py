@@ -94,5 +94,5 @@ class Networks:
         return any(v == version and first <= number <= last for v, first, last in self._ranges)
 
     def has_host(self, host: str) -> bool:
-        """The same for the text of an address without a port."""
+        """Whether an address, as text without a port, is in one of the networks."""
         return self.has(parse_address(host))

@@ -62,7 +62,7 @@ def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
     Empty: no NameServer knows this code, and the answer says so.
 
     Args:
-        rows: the clusters of the rows that it would change or show, and their brokerNames if the request does not
+        rows: the clusters of the rows that the request would change or show, and the rows' brokerNames if it does not
             name them. For a watch: its topics.
     """
     request = REQUESTS.get(command.code)
@@ -87,7 +87,7 @@ def parsed(resources: Iterable[str]) -> Resources:
 
 
 def broker_addr_of(command: Command) -> str | None:
-    """The address of the broker for which a request speaks; None: it speaks for no broker, or names no address."""
+    """The address of the broker process that sends a request; None: no broker sends it, or it names no address."""
     ext = command.ext_fields
     return ext.get("brokerAddr") if ext and command.code in FOR_A_BROKER else None
 
@@ -175,7 +175,7 @@ REQUESTS: Final[Mapping[int, Request]] = {
 }
 
 FOR_A_BROKER: Final = frozenset(code for code, row in REQUESTS.items() if row.needs is _register)
-"""Requests that speak for one broker process."""
+"""Requests that a broker process sends about itself."""
 
 _BY_BROKER_NAME: Final = FOR_A_BROKER | {
     RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.ADD_WRITE_PERM_OF_BROKER, RequestCode.GET_BROKER_MEMBER_GROUP,

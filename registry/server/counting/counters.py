@@ -95,7 +95,7 @@ class Counters:
         self.durations[group].add(perf_counter() - since_s)
 
     def wrote(self, request_code: int, reply: bytes, since_s: float) -> None:
-        """Count a request of a write queue; found and not found lookups before the tables are read count elsewhere."""
+        """Count an executed request of a write queue; a lookup's handler counts the results found and not found."""
         if request_code != _LOOKUP or code_of(reply) not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
             self.answered(request_code, reply)
         self.took(_GROUPS.get(request_code, "write"), since_s)

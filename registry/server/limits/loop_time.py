@@ -97,7 +97,7 @@ class LoopTime:
             self.spent(account, spent_ns, self.now_ns())
 
     def wait(self, waiter: Waiter) -> None:
-        """Queue a connection behind its address's waiting ones; resume it when the address has time."""
+        """Queue a connection behind the waiting connections of its address; resume it when the address has time."""
         account = self._account_of(waiter.host)
         waiting = self._waiting.get(account)
         if waiting is not None:

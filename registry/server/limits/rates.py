@@ -109,8 +109,6 @@ class Rates:
         # cached: it is called for each decoded request
         self._limited = lru_cache(MOST_ADDRESSES)(lambda host: "" if unlimited.has_host(host) else _account_of(host))
 
-    # counting
-
     def account_of(self, host: str) -> str:
         """The account of this host."""
         return _account_of(host)
@@ -229,14 +227,12 @@ class Rates:
         if refused:
             raise RateExceeded(f"[OVERLOAD]{said}; nothing was done, try again later")
 
-    # reports
-
     def tell(self, kind: str, host: str, text: str, level: int = logging.WARNING) -> None:
         """Log what was wrong with a frame or request: the first of a kind and address at once, others in summaries."""
         self._log.tell(kind, _account_of(host), text, level)
 
     def tick(self, now_s: float) -> None:
-        """Log summaries when it is time; to be called again and again."""
+        """Log the summaries that are due. Call it regularly."""
         self._log.summarize(now_s)
 
     def report(self) -> dict[str, int]:

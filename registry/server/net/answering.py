@@ -116,7 +116,7 @@ class Answering:
         return answer
 
     def of_head(self, asker: OpenConnection, head: bytes, announced_bytes: int) -> bytes | None:
-        """The refusal of a request of which only the header has come; None: the header is no reason to refuse it.
+        """The refusal of a request whose body has not come yet; None: its header is no reason to refuse it.
 
         Empty bytes: the frame is to be skipped without an answer.
 

@@ -173,8 +173,6 @@ class ServerConnection(OpenConnection):
         """Write answers to this transport from now on: TLS has been put between the connection and the socket."""
         self._transport = transport
 
-    # closing
-
     def close(self, closed_as: Closed, reason: str) -> None:
         """Close the connection after all written bytes are sent; the reason is logged."""
         if not self.closing:
@@ -188,7 +186,7 @@ class ServerConnection(OpenConnection):
             self._transport.abort()
 
     def drop(self, reason: str) -> None:
-        """Close the connection at once, and free all that it holds, also the requests that are executed."""
+        """Close the connection at once, and free all that it holds, also its writes in progress."""
         self.abort(Closed.MEMORY, reason)
         self._reader = FrameReader()
         self._backlog.clear()
@@ -223,8 +221,6 @@ class ServerConnection(OpenConnection):
             self._skip_bytes = max(0, self._skip_bytes - count)
             if not self._skip_bytes:
                 self._transport.close()
-
-    # requests
 
     def _answer(self, frames: list[bytes], out: list[bytes]) -> None:
         """Answer these frames, and send the answers after those in ``out``."""
@@ -295,8 +291,6 @@ class ServerConnection(OpenConnection):
                 if not self.lost and not self._connections.held.has_room(self, 0):
                     self._transport.set_write_buffer_limits(high=_SMALL_BUFFER_BYTES)
 
-    # writes: in the order in which they came, one at a time
-
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
         """Execute and answer a write after all earlier writes of this connection."""
         if self.closing:
@@ -324,8 +318,6 @@ class ServerConnection(OpenConnection):
         self._hold()
         if self.lost:
             self._context.channels.closed(self)
-
-    # bounds
 
     def _hold(self) -> None:
         """Account for the memory that this connection takes; this may drop it or other connections."""

@@ -50,7 +50,7 @@ class OpenConnection(Peer, asyncio.Protocol):
 
     @abstractmethod
     def drop(self, reason: str) -> None:
-        """Close the connection at once, and free all that it holds, also the requests that are executed."""
+        """Close the connection at once, and free all that it holds, also its writes in progress."""
 
     @abstractmethod
     def hold_watch(self, size: int) -> None:

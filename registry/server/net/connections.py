@@ -59,7 +59,7 @@ class Connections:
         self.all: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[OpenConnection] = set()
-        """Connections of clients that asked during a drain and are too old for code 1500 (GO_AWAY)."""
+        """Connections that sent a request during a drain, and whose clients are too old for code 1500 (GO_AWAY)."""
         # clock_s leaves out the time in which the loop was blocked: no connection is closed because a machine is slow
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         self._stood_still_until_s = -math.inf

@@ -41,7 +41,7 @@ class Doorway:
         self._pending: dict[ServerConnection, float] = {}
 
     def __call__(self) -> Opening:
-        """A protocol factory, as ``loop.create_server`` wants it."""
+        """Make the protocol object of a new connection, for ``loop.create_server``."""
         return Opening(self)
 
     def begun(self, connection: ServerConnection) -> None:

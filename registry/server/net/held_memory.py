@@ -19,7 +19,7 @@ STALLED_S: Final = 3.0
 """A connection makes no progress if for this time its frame has hardly grown, or its client sent nothing and has not
 read all answers."""
 _ROOM: Final = 16
-"""When all together hold too much, 1 / _ROOM of the memory is freed: a search for each single frame costs too much."""
+"""When all together hold too much, 1 / _ROOM of the memory is freed, so that not each frame causes a search."""
 # A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
 _CHARACTER_BYTES: Final = 4
 _FIELD_BYTES: Final = 160

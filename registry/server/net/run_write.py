@@ -128,7 +128,7 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         else:
             context.rates.tell(f"request {asked}", connection.host, f"request {asked} of {connection.address}: {error}")
         return context.replies.system_error(opaque, str(error))
-    except Exception as error:  # a defect of ours: the broker gets an error and tries again
+    except Exception as error:  # a defect in this code: the broker gets an error and tries again
         if command.code == _REGISTER:
             context.counters.registrations_error += 1
         logger.exception("request %s of %s failed", with_name(command.code, RequestCode), connection.address)

@@ -44,7 +44,7 @@ class SmallReads(asyncio.BufferedProtocol):
 
 
 class LargeFrameSender(SmallReads):
-    """The protocol object of a connection once it has sent a large frame; reading costs more than without it."""
+    """The protocol object of a connection once it has sent a large frame; until then reading costs less without it."""
 
     __slots__ = ("_reader",)
 

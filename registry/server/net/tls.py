@@ -157,8 +157,6 @@ class Tls:
             self.mode,
         )
 
-    # files that change
-
     async def watch(self, revoked: Callable[[frozenset[CertificateId]], object] = lambda revoked: None) -> None:
         """Check the files every second. Runs until cancelled; returns at once if there are no files.
 

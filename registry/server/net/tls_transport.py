@@ -28,7 +28,7 @@ class TlsTransport(SmallReads):
     """TLS of one connection. All plain bytes of one socket read are passed on together, as without TLS.
 
     Args:
-        transport: the socket's.
+        transport: the socket's transport.
         connection: receives the plain bytes, and writes its answers to this transport.
         context: used for the whole life of the connection, also after a reload.
         opened: called when the handshake is complete, or when the connection is lost before its end.

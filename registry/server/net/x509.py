@@ -21,7 +21,7 @@ _CERTIFICATE_PEM: Final = re.compile(
 )
 _INTEGER: Final = 0x02
 _SEQUENCE: Final = 0x30
-_UTC_TIME: Final = 0x17  # two digits of the year: from 1950 to 2049
+_UTC_TIME: Final = 0x17  # its year has two digits, for 1950 to 2049
 _TIMES: Final = frozenset((_UTC_TIME, 0x18))
 _VERSION: Final = 0xA0
 

@@ -126,7 +126,7 @@ class FrontEndWorkers:
         ]
 
     def series(self) -> Iterator[Series]:
-        """Every value that /metrics shows, in the order of the table."""
+        """Every value that /metrics shows, in the order of ``METRICS``."""
         ready = not self.not_ready()
         totals = _Totals()
         with self._lock:

@@ -219,7 +219,7 @@ class Supervisor:
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
         stopping = asyncio.create_task(self.stopping.wait())
         try:
-            # If one of these ends by itself, the front end ends: a keeper ends so only if no worker can start at all.
+            # If one of these ends by itself, the front end ends: _keep does so only if no worker can start at all.
             await asyncio.wait([stopping, *keepers, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.fleet.draining = True
@@ -232,8 +232,6 @@ class Supervisor:
         for done in (*keepers, *tasks):
             if not done.cancelled() and (error := done.exception()) is not None:
                 raise error
-
-    # workers
 
     async def _keep(self, index: int) -> None:
         """Restart worker ``index`` whenever it ends, until the stop; StartError: no worker ever answered."""

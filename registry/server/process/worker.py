@@ -346,7 +346,7 @@ class Worker:
 
 
 def main(spec_json: bytes | str) -> int:
-    """The worker process; returns its exit status."""
+    """Run a worker process; returns its exit status."""
     spec = msgspec.json.decode(spec_json, type=Spec)
     if spec.parent:
         end_with_parent(spec.parent)

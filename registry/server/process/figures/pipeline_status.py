@@ -16,7 +16,7 @@ _RESULTS: Final = ("done", "redis_away", "worker_late", "failed")
 
 
 class PipelineStatus:
-    """The counters of a pipeline. Written by the thread that runs it, read by HTTP threads."""
+    """The counters of a pipeline. Written by its thread (pipeline/progress.py), read by HTTP threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,8 +28,6 @@ class PipelineStatus:
         self._last_s = self._round_s = 0.0
         self._seqs: dict[str, int] = {}
         self._started_s = time.time()
-
-    # called by the pipeline (pipeline/progress.py)
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
         """Note how far the lake is behind a stream: the time from its last entry in the lake to its newest entry."""
@@ -58,8 +56,6 @@ class PipelineStatus:
         """Note that a round ended with an error."""
         with self._lock:
             self._rounds[why] += 1
-
-    # called by the HTTP server
 
     def not_ready(self) -> list[str]:
         """Why /readyz answers 503; empty = it answers 200."""

@@ -88,7 +88,7 @@ class LoopDelays:
 
 
 class ChangeCounts:
-    """How many changes came, by type; listens to the view."""
+    """How many changes of the tables came, by type."""
 
     def __init__(self) -> None:
         # types without a change are shown as 0: then Prometheus sees the first change as an increase

@@ -154,5 +154,5 @@ def _own_address(family: socket.AddressFamily) -> str:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((elsewhere, 9))
             return str(probe.getsockname()[0])
-    except OSError:  # this machine has no network but itself
+    except OSError:  # this machine has no network
         return "::1" if family == socket.AF_INET6 else "127.0.0.1"
