@@ -25,7 +25,7 @@ _PAGE_S: Final = 5.0
 
 def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Metric:
     """One metric with its samples."""
-    found = Metric(name.removesuffix("_total"), text, kind)  # the name on the page includes it
+    found = Metric(name.removesuffix("_total"), text, kind)  # prometheus_client adds _total to the names of counters
     for labels, value in samples:
         found.add_sample(name, dict(labels), value)
     return found

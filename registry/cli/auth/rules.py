@@ -29,7 +29,7 @@ async def change_rules(
     store: Store, effect: Effect, *, name: str, rights: str, resources: tuple[str, ...], sources: tuple[str, ...],
     remove: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Add or remove the rules in a command line, and print the user's rules."""
+    """Add or remove the rules that a command line names, and print the user's rules."""
     rules = parse_rules(effect, rights, resources, sources)
     change = changes.remove_rules if remove else changes.add_rules
     policy = await PolicyStore(store).change(lambda policy: change(policy, name, rules))

@@ -50,7 +50,7 @@ class Comparing:
         return self.report()
 
     async def look_again(self) -> Report:
-        """Read again the routes of differing topics, and all clusters, brokers, KV and configuration; compare them."""
+        """Read and compare again: the routes of topics that differ, and all clusters, brokers, KV and configuration."""
         topics = topics_of(self._lasting.open_cells())
         if len(topics) > _MOST_TOPICS_AGAIN:
             return await self.look()

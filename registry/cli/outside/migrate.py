@@ -129,7 +129,7 @@ async def _run(given: dict[str, Any], *, back: bool, is_plan: bool) -> int:
 
 
 class _Look:
-    """Asks both sides, as ``compare`` does."""
+    """Reads the name servers of both sides, as ``compare`` does."""
 
     def __init__(
         self, java: list[NameServerAddress], ours: list[NameServerAddress], given: dict[str, Any], *, back: bool

@@ -35,7 +35,7 @@ _SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that 
 
 
 class ListedNames(NamedTuple):
-    """The names that a side lists. topics: None: it lists none. kv_namespaces: a name server lists none."""
+    """The names that a side lists. topics: None if it cannot list them. A name server lists no KV namespaces."""
 
     topics: Collection[str] | None
     kv_namespaces: Collection[str] = ()

@@ -142,7 +142,7 @@ async def _show_topic(
 
 
 def route_lines(when: str, route: Route) -> list[str]:
-    """A route before or after a change, to print below the change: one line for each brokerName."""
+    """A route before or after a change, as lines below the change: one line for each brokerName."""
     if not route:
         return [f"    {when:<6}  no route"]
     width = max(map(len, route))

@@ -1,4 +1,4 @@
-"""``brokers``: each broker process, and the time until it expires."""
+"""``brokers``: shows each broker process, and the time until it expires."""
 
 from __future__ import annotations
 

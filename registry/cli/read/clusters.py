@@ -1,4 +1,4 @@
-"""``clusters``: the clusters, their broker names and addresses."""
+"""``clusters``: shows the clusters, their broker names and addresses."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from .watch import BLOCK_MS, RedisAway, line
 
 
 class _SeenRoute(NamedTuple):
-    """A route at one moment, copied: later changes of the tables do not alter it."""
+    """A copy of the route at one moment, which later changes of the tables do not alter."""
 
     places: dict[str, Place]
     encoded: bytes

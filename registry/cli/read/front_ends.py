@@ -1,4 +1,4 @@
-"""``front-ends``: the front ends and sweepers that work on the tables."""
+"""``front-ends``: shows the front ends and sweepers that work on the tables."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ def read_route_at(
 def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> list[BrokerInfo]:
     """Every broker process as it was at ``at_ms``.
 
-    A broker without a heartbeat in the lake counts as last heard when it registered; its front ends are those that
-    got its latest heartbeats.
+    A broker without a heartbeat in the lake counts as last heard when it registered. Its front ends are the front ends
+    that got its latest heartbeats.
     """
     return _ask(at_ms, lake, flags, config_file, lambda past: [_info(broker, at_ms) for broker in past.brokers(at_ms)])
 
@@ -64,7 +64,7 @@ def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Pa
 
 
 class LakePast:
-    """The past of a namespace as a lake (its folder or URI) has it, for the console's time travel."""
+    """The past of a namespace in a lake, for the console's time travel; lake: its folder or URI."""
 
     def __init__(self, lake: str, namespace: str) -> None:
         with extra("spark"):
@@ -73,7 +73,7 @@ class LakePast:
         self._namespace = namespace
 
     def since_ms(self) -> int | None:
-        """The first instant that the lake knows; None: it knows nothing, or cannot be read."""
+        """The first instant in the lake; None: the lake is empty, or cannot be read."""
         from mqregistry.pipeline.past.travel import all_pasts
 
         try:
@@ -120,7 +120,7 @@ class LakePast:
 
 
 def print_report() -> None:
-    """Print the end of the time that a report covers (ms), and on the next lines the report; or on stderr why not.
+    """Print the end of the report's period (ms), then the report; without a report, the reason on stderr.
 
     The lake and the namespace are the arguments of this process.
     """

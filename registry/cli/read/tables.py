@@ -1,4 +1,4 @@
-"""``tables``: the five tables as the Java NameServer holds them, from Redis, a name server, or the lake."""
+"""``tables``: shows the five tables as the Java NameServer holds them, from Redis, a name server, or the lake."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tables(
 
 
 def check_source(namesrv: str | None, at_ms: int | None, tls: ssl.SSLContext | None, flags: Mapping[str, Any]) -> None:
-    """Refuse options that name more than one source of the tables: Redis, a name server, the lake."""
+    """Refuse options that name several sources of the tables: Redis, a name server, the lake."""
     if namesrv is None:
         if tls is not None:
             raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
@@ -76,7 +76,7 @@ async def _read(store: Store, settings: Settings) -> JavaTables:
 
 
 async def one_name_server(given: str, option: str, why: str = "") -> NameServerAddress:
-    """The one name server that an option names; why: added to the error if it names several."""
+    """The name server that an option names; why: the end of the error if the option names several."""
     try:
         found = await NameServerAddresses(given).refresh()
     except ConfigError as error:

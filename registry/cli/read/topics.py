@@ -1,4 +1,4 @@
-"""``topics``: each topic with its queues, summed over its brokers."""
+"""``topics``: shows each topic with its queues, summed over its brokers."""
 
 from __future__ import annotations
 

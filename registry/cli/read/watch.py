@@ -1,4 +1,4 @@
-"""``watch``: the changes of the tables, live."""
+"""``watch``: shows the changes of the tables as they happen."""
 
 from __future__ import annotations
 

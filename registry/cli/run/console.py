@@ -79,7 +79,7 @@ _NICE: Final = 10
 )  # fmt: skip
 @click.option(
     "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="A page of 'mqregistry pipeline report' to show. With --lake, the console makes it when somebody opens it.",
+    help="A page of 'mqregistry pipeline report' to show. With --lake, the console itself makes it when it is opened.",
 )  # fmt: skip
 @click.option(
     "--wait", is_flag=True,

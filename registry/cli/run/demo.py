@@ -1,4 +1,4 @@
-"""``mqregistry demo``: a registry of its own with four made-up brokers, to look at and play with. Needs no Java."""
+"""``mqregistry demo``: starts a registry with four simulated brokers, to try commands on. Needs no Java."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
             await sweeper.run(stopping)
         while not stopping.is_set():
             for warning in fleet.warnings():
-                logger.error("%s; this one sweeps for the next %.0f s", warning, UNSWEPT_S)
+                logger.error("%s; this front end sweeps for the next %.0f s", warning, UNSWEPT_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(UNSWEPT_S):
                         await sweeper.run(stopping)

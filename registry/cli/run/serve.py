@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bool, **flags: Any) -> None:
     """Serve the tables of an external Redis (6.2 or later), Sentinel or Redis Cluster.
 
-    Any number of front ends may serve one namespace; each can be killed at any time. Ctrl-C or SIGTERM drains it first.
+    Any number of front ends may serve one namespace; each can be killed at any time. Ctrl-C or SIGTERM first drains the
+    front end.
 
     While Redis is away at the start, every request is answered with an error (code 1), and /readyz with 503.
     """

@@ -65,10 +65,10 @@ def _is_ours(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
-    """Own a data folder (made if missing) while in the context.
+    """Lock a data folder (made if missing) while in the context.
 
     Raises:
-        StartError: another process owns it (the message says which), or it cannot be made.
+        StartError: another process holds the lock (the message says which), or the folder cannot be made.
     """
     try:
         make_private(data_dir)
@@ -125,7 +125,7 @@ def announced(running: Running) -> Iterator[None]:
 
 
 def find_running() -> list[Running]:
-    """What runs now, by the state files in the run-time folder; state files that are not valid are removed."""
+    """Each ``up`` and ``demo`` that runs, by the state files in the run-time folder; removes invalid state files."""
     folder = runtime_folder()
     if not _is_ours(folder):
         return []

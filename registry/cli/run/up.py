@@ -168,7 +168,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 async def _keep_redis(redis: EmbeddedRedis) -> None:
-    """Start the embedded Redis again if it ends; known routes are served meanwhile."""
+    """Start the embedded Redis again if it ends; meanwhile workers go on serving the routes that they know."""
     pause_s = _LOOK_EVERY_S
     while True:
         await asyncio.sleep(pause_s)

@@ -25,7 +25,7 @@ def config() -> None:
 @config.command()
 @target_command
 async def export(store: Store, as_json: bool) -> None:
-    """Print what request 318 (UPDATE_NAMESRV_CONFIG) has set. 'mqregistry serve -p' shows all settings."""
+    """Print what 'config set' and request 318 have set. 'mqregistry serve -p' shows all settings."""
     found = dict(sorted((await read_shared_config(store)).items()))
     if as_json:
         output.json_page(found)

@@ -15,10 +15,10 @@ yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do it withou
 
 
 def confirm(*lines: str, yes: bool, as_json: bool) -> None:
-    """Show what is about to change, and return if the user wants it.
+    """Show what is about to change, and ask the user; return if the user agrees.
 
     Raises:
-        click.ClickException: the user does not want it, or there is no terminal to ask on; nothing was changed.
+        click.ClickException: the user does not agree, or there is no terminal to ask on; nothing was changed.
     """
     if as_json:
         if not yes:

@@ -125,7 +125,7 @@ class KvImport(msgspec.Struct, frozen=True):
     namespaces: list[str]  # the KV namespaces that it makes and that stay empty
     changes: list[KvSet]
     unchanged: int  # keys that have their value already
-    only_here: int  # keys that are only in Redis, not in the file
+    only_here: int  # keys of Redis that are not in the file
 
 
 @kv.command("import")
