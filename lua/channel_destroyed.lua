@@ -11,7 +11,7 @@
   RETURNS {"REMOVED", seq}: it was the last connection, the broker is removed
           {"KEPT", seq}: the broker may be alive; closed_at is set until its next heartbeat. If no front end has a
           connection of it, it must send a heartbeat soon (include/disconnected)
-          {"STALE", seq}: this front end has no channel of the broker, or another one; nothing happens
+          {"STALE", seq}: this front end has no channel of the broker, or another channel; nothing happens
   EVENTS  broker_closed, one for each row that had the broker
   REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11, D33 ]]

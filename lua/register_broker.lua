@@ -1,19 +1,19 @@
 --[[ register_broker: write what a registration changes
-  The caller decoded the body and compared it with its own view of the tables. It sends the difference, and the state
-  that it compared with: epoch, rev of the broker row, n of the live info, revision of the settings. If any of these
-  has changed meanwhile, nothing is written and the caller compares again.
+  The caller decoded the body and compared it with its view (copy) of the tables. It sends the difference, and the state
+  of its view: epoch, rev of the broker row, n of the live info, config_rev. If Redis has another state now, the script
+  writes nothing, and the caller compares again.
   KEYS[1]  meta            HASH
   ARGV[1]  who             <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2]  epoch           expected
   ARGV[3]  rev             expected rev of the row, "0" = no such brokerName
-  ARGV[4]  n               expected registration number, "0" = not known
+  ARGV[4]  n               expected number of the process's last registration, "0" = not known
   ARGV[5]  config_rev      expected
   ARGV[6]  cluster
   ARGV[7]  broker_name
   ARGV[8]  broker_id       decimal
   ARGV[9]  broker_addr
   ARGV[10] ha_server_addr  "=" before it (it may be empty), "" = none
-  ARGV[11] zone_name       the same
+  ARGV[11] zone_name       "=" before it, "" = none
   ARGV[12] acting_master   "1" or "0"
   ARGV[13] timeout_ms
   ARGV[14] counter         of the DataVersion
@@ -29,22 +29,23 @@
                            cells is a MessagePack array, flat: topic, queue data, topic, ...; body is the same as JSON
                            members for the event
   ARGV[24] dropped         number of MessagePack arrays that follow, each of <= 250 topics to take from this brokerName
-  ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat; those
-                           that are in Redis change nothing. Arguments are in Lua's memory
-                           until the script ends, so names come packed: see include/collect
+  ARGV[25] mappings        number of MessagePack arrays that follow, each of <= 250 (topic, brokerName, JSON) triples,
+                           flat; a triple that Redis has already changes nothing. Names are packed because arguments
+                           stay in Lua's memory until the script ends (include/collect)
   ARGV[26] more            "1": the caller writes the rest of this registration by further calls. Until the last call
-                           the broker keeps its old DataVersion, or zeros, and has no digest; so if the caller dies,
+                           the broker keeps its old DataVersion, or zeros, and has no digest: so if the caller dies,
                            the broker's next registration is compared as a whole. Adds no entry to heartbeats.
-                           "restored <seq>": the caller restores a broker that Redis lost, by comparing with the tables
-                           at seq; seq is checked instead of rev, n and config_rev, and this is no sign of life
+                           "restored <seq>": the caller restores a broker that Redis lost, after a comparison with the
+                           tables at seq: the script checks seq instead of rev, n and config_rev, and this is no
+                           heartbeat
   ARGV[27] owner           the caller and his checked resources, see include/owner
   ARGV[28...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
            the live info now
            {"RETRY", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: compare again
-           {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
-           {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
+           {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; it counts as a heartbeat
+           {"FOREIGN", seq, owner}: another user registered this broker, or the broker with this id; nothing is written
            {"ASK", seq, resource, ...}: resources of the row, or of mappings, for which the right was not checked
            (include/owner); nothing is written
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
@@ -81,8 +82,7 @@ local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
 
--- First: does another user own what would change? If so, the reply says nothing about the tables, and nothing is
--- compared.
+-- First the owner: to another user the reply must say nothing about the tables.
 local holder = row[id]
 local caller, enforced = asked_by(ARGV[27])
 if caller then
@@ -118,8 +118,8 @@ if restored and tonumber(restored) ~= seq or not restored and ((row.rev or "0") 
   local is_other_part = same and is_new_body == 1 -- all parts of a split registration have one DataVersion
   if not restored and epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
     and not is_other_part then
-    -- Another registration came since the caller compared, and it is at least as new: this one must not bring back
-    -- what that one, or an administrator, removed.
+    -- Since the caller compared, another registration came that is at least as new. The older registration must not
+    -- bring back what the newer one, or an administrator, removed.
     check_liveness(who, ARGV[19])
     local master_addr, ha_server_addr = master_of(scope, name, id)
     refresh(who, tonumber(live.timeout_ms), live.closed_at, live.update_ms)
@@ -178,7 +178,7 @@ for field, value in pairs(row) do
     end
   end
 end
-local ids, row_fields = 0, {} -- the fields of the row that have to be written
+local ids, row_fields = 0, {} -- row_fields: the changed fields of the row
 for field, value in pairs(new_row) do
   ids = ids + (is_broker_id(field) and 1 or 0)
   if row[field] ~= value then
@@ -210,7 +210,7 @@ for i = 1, parts do
   cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
 local queues_key, mapping_prefix = P .. "queues:" .. name, P .. "mapping:"
--- calls use with the texts of each array, some hundred at a time
+-- calls use(texts) for each packed array
 local function each_packed(packed, first, last, use)
   for i = first, last do
     use(cmsgpack.unpack(packed[i]))
@@ -371,7 +371,7 @@ elseif live.user then
   call("HDEL", live_key, "user")
 end
 refresh(who, tonumber(ARGV[13]), live.closed_at, live.update_ms)
-if restored then -- the broker itself gave no sign of life
+if restored then -- the broker sent no heartbeat
   call("HDEL", live_key, "update_ms")
   call("HSET", live_key, "restored", n, live.update_ms and "update_ms" or "restored", live.update_ms or n)
 elseif live.restored then

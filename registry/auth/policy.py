@@ -39,7 +39,7 @@ class Policy:
         changed: Mapping[str, int] | None = None, forgotten: int = -1,
     ) -> None:  # fmt: skip
         self.mode = mode
-        # rises with every change; of two policies the one with the higher revision is in force
+        # rises with every change: the policy with the higher revision is in force
         self.revision = revision
         # user -> the revision that last changed or removed it; "" is the mode
         self.changed: Mapping[str, int] = changed or {}

@@ -29,7 +29,7 @@ class SigningKey:
     __slots__ = ("_hmac",)
 
     def __init__(self, secret_key: str) -> None:
-        # the secret may be shorter than HMAC recommends: RocketMQ's users have such secrets
+        # the secret may be shorter than HMAC recommends: RocketMQ allows seven characters
         self._hmac = hmac.new(secret_key.encode(errors="replace"), digestmod="sha1")
 
     def sign(self, content: bytes, body: bytes = b"") -> bytes:

@@ -188,6 +188,6 @@ async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: i
 
 
 async def _from_part_1(store: Store, entry_id: str, found: list[Change]) -> tuple[str, list[Change]]:
-    """The change with all its parts: earlier parts than those found may be from the millisecond before."""
+    """The change with all its parts: its first parts may be from the previous millisecond."""
     earlier = await find_change(store, found[0].seq - 1) if found[0].part > 1 else None
     return earlier or (entry_id, found)

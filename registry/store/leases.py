@@ -26,7 +26,7 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PAIRS_PER_CALL = 500
 _RELEASES_PER_CALL = 500
 
-# A call of tidy_topics takes about 4 ms of Redis; all sweepers together make one such call in TIDY_PAUSE_MS.
+# A call of tidy_topics takes about 4 ms of Redis; all sweepers together make one call in TIDY_PAUSE_MS.
 _SETS_PER_CALL = 1000
 TIDY_PAUSE_MS = 10
 
@@ -34,7 +34,7 @@ TIDY_PAUSE_MS = 10
 def opened_now() -> str:
     """The last part of a channel value, for lua/include/liveness: the time at which its connection was opened.
 
-    It is the time since the boot of the machine that all workers of a front end share: nobody can set this clock, so it
+    It is the time since the machine's boot. All workers of a front end share this clock, and nobody can set it, so it
     shows which of two connections of one broker is the younger.
     """
     return f"@b{time.clock_gettime_ns(_CLOCK) // 1_000_000}"

@@ -18,9 +18,7 @@ _pack: Final = msgspec.msgpack.encode
 
 
 class Giver:
-    """A worker that restores lost changes (lua/give_back): the changes up to known_seq, before which it had noticed
-    ``losses`` losses.
-    """
+    """Restores changes that one worker knew (lua/give_back): up to known_seq; it knew of ``losses`` losses."""
 
     def __init__(self, store: Store, losses: int, known_seq: int) -> None:
         self._store = store.knowing(f"knew {losses} {known_seq} ")

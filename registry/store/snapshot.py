@@ -126,7 +126,7 @@ async def _read_kv_section(store: Store) -> AsyncIterator[tuple[str, list[bytes]
 
 @contextlib.contextmanager
 def _left_out_if_broken(store: Store, place: str) -> Iterator[None]:
-    """Leave out a text that is not UTF-8, and log its key: one wrong byte must not end every front end."""
+    """Skip a text that is not UTF-8, and log its key: one wrong byte must not end every front end."""
     try:
         yield
     except UnicodeDecodeError as error:

@@ -236,9 +236,7 @@ async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry
 async def last_ms(
     store: Store, key: str, first: RawEntry, last: RawEntry, fits: Callable[[bytes, dict[bytes, bytes]], bool]
 ) -> int:
-    """The millisecond of the last entry that fits, by binary search. ``first`` fits; after an entry that does not fit,
-    no entry fits.
-    """
+    """The millisecond of the last entry that fits, by binary search: all entries from ``first`` to this one fit."""
     low, high = (int(entry_id.partition(b"-")[0]) for entry_id, _ in (first, last))
     while low < high:
         middle = (low + high + 1) // 2

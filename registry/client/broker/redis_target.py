@@ -93,7 +93,7 @@ class RedisTarget:
         raise StoreUnavailable(f"others keep changing {r.broker_name}")
 
     async def _write(self, r: Registration, digest: str, beat: HeartbeatReply) -> tuple[BrokerView, Registered]:
-        """Compare with what Redis has now, and write the difference unless Redis has changed meanwhile."""
+        """Compare with the tables in Redis, and write the difference unless Redis changes in between."""
         mappings = [(topic, mapped_name) for topic, (mapped_name, _) in r.mappings.items()]
         view = await read_broker(self._writer.store, r.broker_name, list(r.topics), mappings)
         behaviour, key = self._writer.routes.behaviour, "deleteTopicWithBrokerRegistration"

@@ -1,4 +1,4 @@
-"""Holds the lease of a process that registers brokers in Redis itself, and reports which of its brokers are gone.
+"""Holds the lease of a process that registers brokers in Redis itself, and reports closed channels of its brokers.
 
 If the process dies, the lease runs out, and its brokers are removed as if their connections had closed.
 """

@@ -46,7 +46,7 @@ class RouteClient:
         name_servers: addresses in any form that :class:`NameServerAddresses` takes (None: ``NAMESRV_ADDR``), a
             NameServerAddresses, or a NameServers that the caller opens and closes.
         push: besides polling, ask name servers to announce changes; only our name servers can do that.
-        push_answer_s: how long to wait for the answer to the first such request; a 4.x name server sends none.
+        push_answer_s: how long to wait for the first answer to a push request; a 4.x name server sends no answer.
         default_topic: the topic whose route is used for sending to a topic that does not exist yet.
         default_topic_queue_nums: the most queues of the default topic that are used at each broker.
         latency_fault_tolerance: see :class:`QueueSelector`.

@@ -21,7 +21,7 @@ from ..checks import MAX_QUEUES
 DEFAULT_TOPIC: Final = "TBW102"
 DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 
-# The broker name in queues of a static topic has this prefix: it stands for whichever broker holds the queue now.
+# Queues of a static topic have a logical broker name with this prefix, not the name of the broker that holds them.
 LOGICAL_BROKER_PREFIX: Final = "__syslo__"
 NO_LOGICAL_BROKER: Final = "__syslo__none__"
 _GLOBAL_SCOPE: Final = "__global__"
