@@ -29,7 +29,7 @@ def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) ->
     silver = Silver(spark, lake, namespace, epoch)
     for stream in STREAMS:
         name = f"bronze/{stream}"
-        if not lake.exists(name):
+        if lake.delta(name) is None:
             continue
         unread = frame(spark, lake, name, namespace, epoch).where("reason IS NOT NULL")
         columns = BRONZE[stream]

@@ -43,11 +43,6 @@ def last(lake: Lake, namespace: str, epoch: str) -> Refreshed | None:
     return Refreshed(**rows[0]) if rows else None
 
 
-def namespaces(lake: Lake) -> list[str]:
-    """The namespaces with figures in gold."""
-    return sorted(set(lake.read("gold/refresh", columns=["namespace"])["namespace"].to_pylist()))
-
-
 def epochs(lake: Lake, namespace: str) -> list[str]:
     """The epochs of a namespace with figures in gold, in order of their beginning."""
     rows = lake.read("gold/refresh", namespace=namespace, columns=["epoch", "begin_ms"])

@@ -68,10 +68,6 @@ class Lake:
         self._delta = {name: delta for name, delta in self._delta.items() if not name.startswith(area)}
         self.ensured = {name for name in self.ensured if not name.startswith(area)}
 
-    def exists(self, name: str) -> bool:
-        """Whether the table exists."""
-        return self.delta(name) is not None
-
     def delta(self, name: str) -> DeltaTable | None:
         """The newest version of a table, for readers without Spark; None: the table does not exist yet."""
         try:

@@ -58,14 +58,6 @@ class Audit(NamedTuple):
         return not self.differences and self.missing is None
 
 
-class _Clean(NamedTuple):
-    """The record of an audit without differences; see ``lake/gold_schema.py``."""
-
-    seq: int
-    now_ms: int
-    ids: dict[str, str]
-
-
 def check(redis_url: str, namespace: str, lake: Lake) -> None:
     """Check all that an audit needs except Spark, which takes seconds to start.
 
@@ -118,13 +110,13 @@ def audit(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, si
         lives.by_who = replayed.lives(again.now.ms)
         asyncio.run(_go_on(redis_url, namespace, lake, again.now.seq, exact, tables, lives))
         found = list(compare(tables, lives, exact))
-        found += compare_silver(spark, lake, place, area, again.now.seq, clean.seq if clean else -1)
+        found += compare_silver(spark, lake, place, area, again.now.seq, clean["seq"] if clean else -1)
         entries: dict[str, int] = {}
         for name in STREAMS:
-            after = clean.ids.get(name) if clean else None
+            after = clean["ids"].get(name) if clean else None
             entries[name], differences = compare_stream(spark, redis_url, lake, name, place, after)
             found += differences
-        since_ms = clean.now_ms if clean else None
+        since_ms = clean["now_ms"] if clean else None
         figures, now_ms, differences = compare_gold(spark, lake, place, f"{area}_gold", since_ms)
         found += differences
         if not found:
@@ -139,14 +131,16 @@ def audit(spark: SparkSession, redis_url: str, namespace: str, lake: Lake, *, si
         lake.remove(area)
 
 
-def _last_clean(lake: Lake, place: tuple[str, str]) -> _Clean | None:
-    rows = lake.read("gold/audited", namespace=place[0], epoch=place[1], columns=_Clean._fields).to_pylist()
+def _last_clean(lake: Lake, place: tuple[str, str]) -> dict[str, Any] | None:
+    """The row of ``gold/audited`` that the last audit without differences wrote."""
+    columns = ["seq", "now_ms", "ids"]
+    rows = lake.read("gold/audited", namespace=place[0], epoch=place[1], columns=columns).to_pylist()
     if not rows:
         return None
     # a backfill has written all rows again
     steps = lake.read("silver/progress", namespace=place[0], epoch=place[1], columns=["kind", "seq"])
     written_again = any(row["kind"] == "backfill" and row["seq"] >= rows[0]["seq"] for row in steps.to_pylist())
-    return None if written_again else _Clean(**{**rows[0], "ids": json.loads(rows[0]["ids"])})
+    return None if written_again else {**rows[0], "ids": json.loads(rows[0]["ids"])}
 
 
 async def _read_exact(redis_url: str, namespace: str) -> Exact:

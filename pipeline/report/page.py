@@ -13,7 +13,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from ..gold.figures import epochs, namespaces
+from ..gold.figures import epochs
 from ..lake.lake import Lake, LakeError, whole_files
 from . import charts
 from .facts import ReportFacts, gather
@@ -60,7 +60,7 @@ def make(
     with whole_files(lake):
         found = _gather(lake, namespace, from_ms, to_ms)
         if not found:
-            known = namespaces(lake)
+            known = sorted(set(lake.read("gold/refresh", columns=["namespace"])["namespace"].to_pylist()))
             holds = f"it has those of {', '.join(known)}" if known else "it has none at all: is it another --lake?"
             raise LakeError(
                 f"the lake at {lake.root} has no figures of namespace {namespace!r}; {holds}; 'mqregistry pipeline "

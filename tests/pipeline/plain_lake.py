@@ -90,11 +90,11 @@ def put(lake, name, namespace, epoch, rows):
     """Rows in the place of all that a table has of an epoch."""
     schema, partitions = TABLES[name]
     every = [{"namespace": namespace, "epoch": epoch, **row} for row in rows]
-    if not every and not lake.exists(name):
+    if not every and lake.delta(name) is None:
         return
     write_deltalake(
         lake.path(name), pa.Table.from_pylist(every, schema=schema), mode="overwrite", partition_by=list(partitions),
-        predicate=f"namespace = '{namespace}' AND epoch = '{epoch}'" if lake.exists(name) else None,
+        predicate=f"namespace = '{namespace}' AND epoch = '{epoch}'" if lake.delta(name) is not None else None,
     )  # fmt: skip
 
 
