@@ -297,7 +297,7 @@ def state_of(front_ends):
 
 def assert_since(text, moment):
     """A text says since when, and that is when it happened; it is known by a sign that each second has one of."""
-    clocks = re.findall(r"(?:since|is of) (\d\d:\d\d:\d\d)", text)
+    clocks = re.findall(r"(?:since|state of) (\d\d:\d\d:\d\d)", text)
     assert clocks, text
     for clock in clocks:
         since = datetime.combine(moment, datetime.strptime(clock, "%H:%M:%S").time())

@@ -56,6 +56,8 @@ KNOWN = {
                      "allow", "wipe"],
     "/brokers?sort=x": ["cluster", "name", "address", "topics", "left"], "/brokers?at=never": ["never", "T"],
     "/users": ["observe"], "/users?filter=none": ["observe"],
+    # the values of settings, which the help of these settings explains
+    "/kv": ["observe", "enforce"], "/kv?at=-1s": ["observe", "enforce"], "/kv?filter=none": ["observe", "enforce"],
 }  # fmt: skip
 # RocketMQ's and Redis's terms, as its Chinese documentation has them, and what the console calls by a name.
 TERMS = """Broker broker Topic brokerName Master Slave NameServer namesrvAddr DataVersion Redis KV KiB MiB UTC Id id RW
