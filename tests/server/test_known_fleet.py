@@ -76,7 +76,7 @@ def test_prometheus_gets_every_http_port_also_of_those_that_are_gone():
     facts = SweeperFacts(host="h", pid=9, release="1", started_ms=1, http_address="10.0.0.7:10876")
     sweeper = SweeperNow(id="s", last_sweep_ms=1, gone=False, facts=facts)
     lists = known(worker(1), worker(2, gone=True), worker(3, http_address=""), sweepers=[sweeper])
-    assert json.loads(lists.targets()) == [
+    assert json.loads(lists.targets) == [
         {
             "targets": [address],
             "labels": {f"__meta_mqregistry_{name}": value for name, value in {"namespace": "orders", **labels}.items()},

@@ -77,6 +77,7 @@ class Tls:
 
     def __init__(self, settings: Settings, *, look_at: Callable[[str], Stamp] = stamp) -> None:
         self.mode = settings.tls_server_mode
+        self.enforcing = self.mode == "enforcing"  # whether a connection without TLS is refused
         self._look_at = look_at
         self._context: ssl.SSLContext | None = None
         self._files = TlsFiles()
@@ -91,11 +92,6 @@ class Tls:
         """Certificates that tlsServerCrlPath revokes."""
         if self.mode != "disabled":
             self._start(_with_java_file(settings))
-
-    @property
-    def enforcing(self) -> bool:
-        """Whether a connection without TLS is refused."""
-        return self.mode == "enforcing"
 
     def context_for_new(self) -> ssl.SSLContext:
         """The context for a connection that starts TLS now; RemoteProtocolError: there is none, with the reason."""

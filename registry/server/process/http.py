@@ -55,7 +55,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             else:  # RocketMQ's clients then keep the addresses that they have
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no front end is ready\n")
         elif path == "/http_sd":
-            self._answer(HTTPStatus.OK, self.server.known.targets(), "application/json")
+            self._answer(HTTPStatus.OK, self.server.known.targets, "application/json")
         else:
             self._answer(HTTPStatus.NOT_FOUND, b"try /metrics, /healthz, /readyz, /rocketmq/nsaddr or /http_sd\n")
 

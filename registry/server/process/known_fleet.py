@@ -50,7 +50,11 @@ class KnownFleet:
         self._drains = drains
         self._shows = shows
         self._front_ends: dict[str, FrontEnd] = {}
-        self._targets: bytes = b"[]"
+        self.targets = b"[]"
+        """Every HTTP port, as JSON for Prometheus.
+
+        Processes that ended less than an hour ago are in the list, so that an alert sees that they cannot be reached.
+        """
         self._unswept_since_ms: int | None = None
         self._is_unswept = False
 
@@ -70,7 +74,7 @@ class KnownFleet:
         if fleet.now_ms < fleet.up_since_ms + _SETTLE_MS:
             now = self._front_ends | now
         self._front_ends = now
-        self._targets = msgspec.json.encode([*_targets(now, fleet, self._namespace)])
+        self.targets = msgspec.json.encode(_targets(now, fleet, self._namespace))
         states = Counter(one.state.replace(" ", "_") for one in now.values())
         series = [Series("front_ends", state, states[state]) for state in ("ready", "not_ready", "draining", "gone")]
         sweepers = sum(not one.gone for one in fleet.sweepers)
@@ -103,13 +107,6 @@ class KnownFleet:
             if one.state == "ready" and not (drains and one.id == self._front_end)
         }
         return ";".join(sorted(ready)).encode()
-
-    def targets(self) -> bytes:
-        """Every HTTP port, as JSON for Prometheus.
-
-        Processes that ended less than an hour ago are in the list, so that an alert sees that they cannot be reached.
-        """
-        return self._targets
 
 
 def _targets(front_ends: dict[str, FrontEnd], fleet: Fleet, namespace: str) -> list[dict[str, object]]:
