@@ -8,7 +8,7 @@
           a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision, chain
           (of the event seq), lost_ms, losses}; lost: the lease had run out (or is new), and the caller must attach its
-          channels again. auth_revision: of the policy (read_auth). lost_ms, losses: see init_namespace, give_back
+          channels again. auth_revision: of the policy (read_auth). lost_ms, losses: see init_namespace, restore_changes
   EVENTS  none
   REPEAT  the same      COST O(1), and the length of peers; after a gap O(brokers); when lost O(processes) ]]
 --- @include "include/open"

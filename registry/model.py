@@ -123,7 +123,7 @@ class Registration(msgspec.Struct, frozen=True):
     enable_acting_master: bool | None = None
     heartbeat_timeout_ms: int | None = None
     data_version: DataVersion = DataVersion()
-    topics: dict[str, TopicConfig] = {}
+    topics: dict[str, QueueData] = {}
     mappings: dict[str, tuple[str, str]] = {}
     filter_servers: list[str] | None = None
 

@@ -188,8 +188,7 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
     chunks = chunked.chunks
     changed = S2.registration(S2.brokers[0], Variant.TEN).body
     tables = Tables()
-    for topic, config in registration.topics.items():
-        tables.set_queue_data(topic, "broker-00-0", config.queue_data())
+    tables.set_queue_datas("broker-00-0", registration.topics)
     tables.brokers["broker-00-0"] = BrokerRow("cluster-00", {0: "10.1.0.1:10911"})
     names = tables.broker_topics["broker-00-0"]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mqregistry.embedded import EmbeddedRedis
-from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.model import DataVersion, QueueData, Registration
 from mqregistry.store import keys, scripts
 from mqregistry.store.leases import LeaseStore
 from mqregistry.store.route_writes import Channel, RegistrationDiff, RouteStore
@@ -63,8 +63,8 @@ class Bench:
         self.routes = RouteStore(store)
         self.leases = LeaseStore(store)
         self.names = [f"topic-of-some-length-{i:05d}" for i in range(topics)]
-        # as with real brokers, few topics differ in their queue data
-        self.configs = {name: TopicConfig(name, 8, 8, 6 if i % 7 else 4) for i, name in enumerate(self.names)}
+        # as with real brokers, many topics have equal queue data
+        self.queue_datas = {name: QueueData(8, 8, 6 if i % 7 else 4) for i, name in enumerate(self.names)}
         self.channel = Channel("fe1", "w1/1")
         self.samples: dict[str, list[float]] = {}
 
@@ -100,8 +100,8 @@ class Bench:
         await self.store.client.flushall()
         await self.store.init_namespace()
 
-    def registration(self, name: str, addr: str, configs: dict[str, TopicConfig], counter: int = 1) -> Registration:
-        return Registration("c1", name, 0, addr, data_version=DataVersion(counter, 1, 0), topics=configs)
+    def registration(self, name: str, addr: str, topics: dict[str, QueueData], counter: int = 1) -> Registration:
+        return Registration("c1", name, 0, addr, data_version=DataVersion(counter, 1, 0), topics=topics)
 
     async def register(self, r: Registration, topics: dict[str, QueueData]) -> None:
         """Write a registration whose changed topics are these."""
@@ -121,21 +121,20 @@ class Bench:
         return self.last_ms
 
     async def round(self) -> None:
-        queue_datas = {name: config.queue_data() for name, config in self.configs.items()}
         flat: list[Any] = []
-        for name, data in queue_datas.items():
+        for name, data in self.queue_datas.items():
             flat += (name, f'{{"r":8,"w":8,"p":{data.perm},"f":0}}')
         prefix = keys.prefix(self.store.namespace) + "bare:"
-        big = self.registration("broker-a", "10.0.0.1:10911", self.configs)
-        other = self.registration("broker-b", "10.0.0.2:10911", self.configs)
+        big = self.registration("broker-a", "10.0.0.1:10911", self.queue_datas)
+        other = self.registration("broker-b", "10.0.0.2:10911", self.queue_datas)
 
         await self.empty()
         hset = await self.measure("bare HSET loop", lambda: self.bare(BARE_HSET, prefix + "broker-a", *flat))
 
         await self.empty()
-        await self.register(big, queue_datas)
+        await self.register(big, self.queue_datas)
         self.ratio("first registration", self.keep("first registration"), hset)
-        await self.register(other, queue_datas)
+        await self.register(other, self.queue_datas)
         await self.measure("removal", lambda: self.routes.unregister_broker("c1", "10.0.0.2:10911", "broker-b"))
 
         async def heartbeats() -> None:
@@ -149,17 +148,17 @@ class Bench:
 
     async def one_changed_topic(self) -> None:
         """Change one topic of the broker with 10,000 topics and of a broker with two topics, in turn."""
-        two = {"a": TopicConfig("a", 8, 8, 6), "b": TopicConfig("b", 8, 8, 6)}
+        two = {"a": QueueData(8, 8, 6), "b": QueueData(8, 8, 6)}
         small = self.registration("small", "10.0.0.3:10911", two)
-        await self.register(small, {name: config.queue_data() for name, config in two.items()})
+        await self.register(small, two)
         totals = {"broker-a": 0.0, "small": 0.0}
         for i in range(CHANGES):
             queue_data = QueueData(i + 1, i + 1, 6)
-            for name, addr, configs, topic in (
-                ("broker-a", "10.0.0.1:10911", self.configs, self.names[i]),
+            for name, addr, topics, topic in (
+                ("broker-a", "10.0.0.1:10911", self.queue_datas, self.names[i]),
                 ("small", "10.0.0.3:10911", two, "a"),
             ):
-                await self.register(self.registration(name, addr, configs, i + 2), {topic: queue_data})
+                await self.register(self.registration(name, addr, topics, i + 2), {topic: queue_data})
                 totals[name] += self.last_ms / CHANGES
         self.samples.setdefault("one changed topic among 10,000", []).append(totals["broker-a"])
         self.samples.setdefault("one changed topic of a broker of two", []).append(totals["small"])

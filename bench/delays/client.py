@@ -28,7 +28,7 @@ from bench.delays.lag import FrontEndProcess
 from mqregistry.client.connection import PeerConnection
 from mqregistry.client.routes.client import CALL_TIMEOUT_S, RouteChange, RouteClient
 from mqregistry.embedded import EmbeddedRedis
-from mqregistry.model import DataVersion, TopicConfig
+from mqregistry.model import DataVersion, QueueData
 from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.headers import RegisterBroker
@@ -48,7 +48,7 @@ class ChangingBroker:
     async def change(self, topic: str) -> None:
         self._counter += 1
         self._queues[topic] = self._queues[topic] % 8 + 1
-        topics = {name: TopicConfig(name, queues, queues, 6) for name, queues in self._queues.items()}
+        topics = {name: QueueData(queues, queues, 6) for name, queues in self._queues.items()}
         body = encode_register_body(RegisterBody(data_version=DataVersion(self._counter, 1, 0), topics=topics))
         header = RegisterBroker(
             broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="bench",

@@ -15,7 +15,7 @@ from bench.load.shapes import Variant, clusters
 from bench.load.tool import LoadGenerator, LoadResult
 from bench.servers.peers import OurServer
 from bench.servers.processes import Processes
-from mqregistry.model import DataVersion, Registration, TopicConfig
+from mqregistry.model import DataVersion, QueueData, Registration
 from mqregistry.store import keys, scripts
 from mqregistry.store.route_writes import Channel, RegistrationDiff, RouteStore
 from mqregistry.store.snapshot import read_head
@@ -135,12 +135,11 @@ async def _a_heartbeat(url: str) -> bytes:
         r = Registration(
             "c1", "broker-a", 0, "10.0.0.1:10911", ha_server_addr="10.0.0.1:10912",
             data_version=DataVersion(1, 1000, 0),
-            topics={topic: TopicConfig(topic, 8, 8, 6) for topic in ("t1", "t2")},
+            topics={topic: QueueData(8, 8, 6) for topic in ("t1", "t2")},
         )  # fmt: skip
         head = await read_head(store)
         beat = await routes.heartbeat("c1", r.broker_name, 0, r.broker_addr, "d", channel)
-        topics = {name: config.queue_data() for name, config in r.topics.items()}
-        diff = RegistrationDiff(head.epoch, 0, beat.n, head.config_rev, topics, [], [])
+        diff = RegistrationDiff(head.epoch, 0, beat.n, head.config_rev, r.topics, [], [])
         written = await routes.register_broker(r, diff, digest="d", channel=channel, body_bytes=1)
         assert written.status == "OK", written
         return _resp(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.load import plan
 from mqregistry.errors import RemoteProtocolError
-from mqregistry.model import BrokerRow, DataVersion, QueueData, TopicConfig, TopicRoute
+from mqregistry.model import BrokerRow, DataVersion, QueueData, TopicRoute
 from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import decode_route, encode_route
@@ -74,9 +74,9 @@ class TableShape:
         """Read and write queues of a topic; no other topic has the same two numbers."""
         return 1 + number % 200, 1 + number // 200
 
-    def config(self, number: int, changed: bool = False) -> TopicConfig:
+    def queue_data(self, number: int, changed: bool = False) -> QueueData:
         read, write = self.queue_numbers(number)
-        return TopicConfig(self.topics[number], read + (CHANGED if changed else 0), write, PERM)
+        return QueueData(read + (CHANGED if changed else 0), write, PERM)
 
     def wrongs(self, number: int, answer: plan.CheckedAnswer, may_change: bool = False) -> str:
         """What is wrong with the answer to a lookup of this topic; "" if it is right.
@@ -128,11 +128,9 @@ class TableShape:
 
     def registration(self, broker: ShapeBroker, variant: Variant) -> Command:
         changed = self.changed_topics(broker, variant)
-        configs = [self.config(number, number in changed) for number in broker.topics]
+        topics = {self.topics[number]: self.queue_data(number, number in changed) for number in broker.topics}
         version = DataVersion(plan.COUNTER, 1_700_000_000_000, 0)
-        body = encode_register_body(
-            RegisterBody(data_version=version, topics={config.topic_name: config for config in configs})
-        )
+        body = encode_register_body(RegisterBody(data_version=version, topics=topics))
         header = RegisterBroker(
             broker_name=broker.name,
             broker_addr=broker.addr,

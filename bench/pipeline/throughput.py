@@ -29,7 +29,7 @@ import redis
 
 from bench.pipeline.memory import MemoryWatch
 from mqregistry.embedded import EmbeddedRedis
-from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.model import DataVersion, QueueData, Registration
 from mqregistry.pipeline.bronze.query import start
 from mqregistry.pipeline.bronze.snapshot import Snapshot, write
 from mqregistry.pipeline.gold.refresh import refresh
@@ -83,7 +83,7 @@ async def sample(url: str, namespace: str, topics: int) -> bytes:
             r = Registration(
                 "c1", "broker-00", 0, "10.0.0.100:10911", ha_server_addr="10.0.0.100:10912",
                 data_version=DataVersion(counter, 1_732_000_000_000, 0),
-                topics={topic(i): TopicConfig(topic(i), 8, 8, 6) for i in range(topics + 1)},
+                topics={topic(i): QueueData(8, 8, 6) for i in range(topics + 1)},
             )  # fmt: skip
             head = await read_head(store)
             row_rev = await store.client.hget(keys.prefix(namespace) + "broker:broker-00", "rev")

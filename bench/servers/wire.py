@@ -6,7 +6,7 @@ import contextlib
 import socket
 import zlib
 
-from mqregistry.model import DataVersion, TopicConfig
+from mqregistry.model import DataVersion, QueueData
 from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.command import Command, decode_command, encode_command
@@ -48,7 +48,7 @@ def answers(port: int) -> bool:
 def registration_frame(topics: int, *, changed: int = 0, counter: int = 1, port: int = 10911) -> Command:
     """A registration request; the queue numbers of its first ``changed`` topics depend on the counter."""
     table = {
-        name: TopicConfig(name, 8 + counter % 8 if number < changed else 4, 8, 6)
+        name: QueueData(8 + counter % 8 if number < changed else 4, 8, 6)
         for number in range(topics)
         if (name := f"a-topic-of-usual-length-{number:05}")
     }

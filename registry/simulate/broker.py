@@ -11,7 +11,7 @@ from ..client.connection import PeerConnection
 from ..client.questions import ask_clusters
 from ..client.reconnecting import ReconnectingConnection
 from ..errors import RegistryError
-from ..model import DataVersion, TopicConfig
+from ..model import DataVersion, QueueData
 from ..protocol import headers
 from ..protocol.bodies.crc32 import body_crc32
 from ..protocol.bodies.register import encode_register_body
@@ -62,7 +62,7 @@ class Table:
 
     def body(self, version: int) -> bytes:
         """The body of a registration; version: the number that the protocol has for the broker's release."""
-        topics = {name: TopicConfig(name, *queues) for name, queues in self.topics.items()}
+        topics = {name: QueueData(*queues) for name, queues in self.topics.items()}
         return encode_register_body(RegisterBody(self.version, topics), version=version)
 
 

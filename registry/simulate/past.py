@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from ..follow.follow import Follow
-from ..model import Registration, TopicConfig
+from ..model import QueueData, Registration
 from ..store.leases import LeaseStore, opened_now
 from ..store.route_writes import Channel, RouteStore
 from ..store.snapshot import read_tables
@@ -230,5 +230,5 @@ def _registration(member: Member, table: Table) -> Registration:
         cluster=member.cluster, broker_name=member.broker, broker_id=member.id, broker_addr=member.addr,
         ha_server_addr=f"{host}:{int(port) + 1}", enable_acting_master=True if member.acting else None,
         heartbeat_timeout_ms=member.timeout_ms, data_version=table.version,
-        topics={name: TopicConfig(name, *queues) for name, queues in table.topics.items()}, filter_servers=[],
+        topics={name: QueueData(*queues) for name, queues in table.topics.items()}, filter_servers=[],
     )  # fmt: skip

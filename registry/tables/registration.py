@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ..model import MASTER_ID, PERM_WRITE, BrokerRow, DataVersion, QueueData, Registration
 from .tables import Tables
 
@@ -40,8 +42,8 @@ class RegistrationDiff(NamedTuple):
     def entries(self) -> int:
         """The work of writing the diff, in topics with new queue data; a dropped topic or a mapping counts as two."""
         others = itertools.chain(self.dropped, itertools.chain.from_iterable(self.mappings))
-        return entries_of(len(self.topics), sum(map(len, self.topics))) + 2 * entries_of(
-            len(self.dropped) + len(self.mappings), sum(map(len, others))
+        return entries_of(len(self.topics), len("".join(self.topics))) + 2 * entries_of(
+            len(self.dropped) + len(self.mappings), len("".join(others))
         )
 
 
@@ -82,26 +84,25 @@ def compare(
 
     everything = role.is_new or known_version != registration.data_version
     is_part = is_new_body and not everything
-    perm_mask = ~PERM_WRITE if role.wipes_write else -1
-    table = tables.topics if name in tables.broker_topics else {}  # a new brokerName has no queue data: look up none
-    for topic, config in registration.topics.items():
-        queue_datas = table.get(topic)
+    registered = registration.topics
+    if role.wipes_write:
+        registered = {topic: _without_write(queue_data) for topic, queue_data in registered.items()}
+    if everything and name not in tables.broker_topics:
+        topics.update(registered)
+        registered = {}  # there is no queue data to compare with
+    for topic, queue_data in registered.items():
+        queue_datas = tables.topics.get(topic)
         present = queue_datas.get(name) if queue_datas else None
-        read, write, flag = config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
-        perm = config.perm & perm_mask
         if present is None:
             if not everything and (stay_deleted is None or topic in stay_deleted):
                 continue
-        elif not (everything or is_part) or (
-            present.read_queue_nums == read
-            and present.write_queue_nums == write
-            and present.perm == perm
-            and present.topic_sys_flag == flag
-        ):
+        elif not (everything or is_part) or present == queue_data:
             continue
-        elif is_part and present.registered == (read, write, perm, flag):
-            continue  # the broker registers the same as before; a request (e.g. 205) has changed it since
-        topics[topic] = QueueData(read, write, perm, flag)
+        elif present.registered is not msgspec.UNSET and (
+            present.numbers == queue_data.numbers or (is_part and present.registered == queue_data.numbers)
+        ):
+            continue  # with a part: the broker registers the same as before; a request (e.g. 205) has changed it since
+        topics[topic] = queue_data
 
     if delete_missing_topics and not is_part and not registration.mappings:
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
@@ -113,6 +114,10 @@ def compare(
             if not guarded or tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
     return diff
+
+
+def _without_write(queue_data: QueueData) -> QueueData:
+    return msgspec.structs.replace(queue_data, perm=queue_data.perm & ~PERM_WRITE)
 
 
 class BrokerRole(NamedTuple):

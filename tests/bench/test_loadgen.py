@@ -10,7 +10,7 @@ import pytest
 
 from bench.load import plan
 from bench.load.tool import LoadFailed
-from mqregistry.model import DataVersion, TopicConfig
+from mqregistry.model import DataVersion, QueueData
 from mqregistry.protocol.bodies.crc32 import check_crc32
 from mqregistry.protocol.bodies.register import encode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
@@ -152,7 +152,7 @@ def test_zeros_matrix_joins_checksums():
 
 def test_growing_registrations_have_the_next_version_and_its_checksum(load, tmp_path):
     body = encode_register_body(
-        RegisterBody(data_version=DataVersion(plan.COUNTER, 1, 0), topics={"t": TopicConfig("t", 4, 4, 6)})
+        RegisterBody(data_version=DataVersion(plan.COUNTER, 1, 0), topics={"t": QueueData(4, 4, 6)})
     )
     command = Command(code=103, opaque=plan.OPAQUE, version=479, ext_fields={"bodyCrc32": "0000000000"}, body=body)
     other = msgspec.structs.replace(command, body=body.replace(b'"perm":6', b'"perm":4'))

@@ -284,7 +284,7 @@ class Model:
     def _is_contested(self, broker: BrokerState) -> bool:
         """Whether it took its id from another address, and a loss gave that the id back until it registers again.
 
-        A row has one address for each id; the one that Redis holds counts (registry/tables/lost.py).
+        A row has one address for each id; the one that Redis holds counts (registry/tables/lost_changes.py).
         """
         lost = self.lost_since(broker, broker.registered_at) is not None
         return lost and any(

@@ -11,7 +11,7 @@ import socket
 import pytest
 from redis import exceptions
 
-from mqregistry.model import DataVersion, Registration, TopicConfig
+from mqregistry.model import DataVersion, QueueData, Registration
 from mqregistry.store.config_writes import KvStore
 from mqregistry.store.connection.errors import mapped_errors
 from mqregistry.store.route_writes import Channel, RouteStore
@@ -28,7 +28,7 @@ BROKERS = [("broker-a", 0, "10.0.0.1:10911"), ("broker-a", 1, "10.0.0.2:10911"),
 async def register(store, name, broker_id, addr, topics):
     registration = Registration(
         "c1", name, broker_id, addr, ha_server_addr="10.0.0.9:10912", data_version=DataVersion(3, 1700000000000),
-        topics={topic: TopicConfig(topic, 4, 4, 6) for topic in topics},
+        topics={topic: QueueData(4, 4, 6) for topic in topics},
     )  # fmt: skip
     head, tables = await read_tables(store)
     diff = compare(registration, None, tables, epoch=head.epoch)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from mqregistry.client.broker.registrar import BrokerConfig, Pace, TopicTable
-from mqregistry.model import TopicConfig
+from mqregistry.model import QueueData, TopicConfig
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
 from mqregistry.protocol.codes import RequestCode
@@ -39,6 +39,11 @@ def broker(**fields: Any) -> BrokerConfig:
 
 def table(*names: str) -> TopicTable:
     return TopicTable(TopicConfig(name, 8, 8, 6) for name in names or ("t1", "t2"))
+
+
+def queue_datas(topics: TopicTable) -> dict[str, QueueData]:
+    """What a registration says of these topics."""
+    return {name: topic.queue_data() for name, topic in topics.items()}
 
 
 def brokers_at(port: int) -> dict[str, dict[int, str]]:

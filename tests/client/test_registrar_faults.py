@@ -15,7 +15,7 @@ from mqregistry.protocol.command import Command
 from tests.waiting import until
 
 from .ports import reserved_port
-from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, table
+from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, queue_datas, table
 
 REGISTER = RequestCode.REGISTER_BROKER
 
@@ -271,7 +271,7 @@ async def test_what_is_said(version, compressed, encoding):
         assert header.enable_acting_master is (True if version > VERSION_V4_8_0 else None)
         assert header.heartbeat_timeout_millis == (10_000 if version > VERSION_V4_8_0 else None)
         assert (header.compressed, header.zone_name) == (compressed, "z")
-        assert (body.topics, body.data_version) == (dict(topics), topics.data_version)
+        assert (body.topics, body.data_version) == (queue_datas(topics), topics.data_version)
         assert goodbye.ext_fields == {
             "brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName": "c1", "brokerId": "0",
         }  # fmt: skip

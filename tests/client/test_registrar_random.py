@@ -21,7 +21,7 @@ from mqregistry.protocol.headers import RegisterBroker
 from tests.protocol.at_once import decode_register_body
 from tests.waiting import until
 
-from .registrar_bed import FakeNameServer, broker, table
+from .registrar_bed import FakeNameServer, broker, queue_datas, table
 
 SEEDS = int(os.environ.get("MQREGISTRY_REGISTRAR_SEEDS", "12"))
 
@@ -101,7 +101,9 @@ async def test_all_name_servers_have_the_table_in_the_end(seed, restores):
                 server.faults.clear()
 
             def settled():
-                return all(registrar.results[server.address].ok and server.topics == dict(topics) for server in servers)
+                return all(
+                    registrar.results[server.address].ok and server.topics == queue_datas(topics) for server in servers
+                )
 
             try:
                 await until(settled, "every server has the table")

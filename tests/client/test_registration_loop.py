@@ -15,7 +15,7 @@ from mqregistry.client.broker.registration_loop import RegistrationLoop
 from mqregistry.client.broker.target import RegistrationAnswer
 from tests.waiting import until
 
-from .registrar_bed import NEVER, broker
+from .registrar_bed import NEVER, broker, queue_datas
 
 
 class Target:
@@ -79,7 +79,7 @@ async def test_threads_that_change_the_table_never_leave_a_topic_behind_its_vers
         await until(lambda target=target, table=table: target.version == table.data_version, "it has the last version")
         await until(lambda loop=loop: not loop._changed, "nothing is due")
         await asyncio.sleep(0)
-        assert target.topics == dict(table)
+        assert target.topics == queue_datas(table)
         assert max(target.registrations[1:]) < 60, "changes are sent alone"
         task.cancel()
         await asyncio.wait([task])
@@ -109,7 +109,7 @@ async def test_a_change_between_the_decision_and_the_payload_waits_for_the_paylo
     table.put_topic("t1", 2, 2)
     await until(lambda: len(target.registrations) == 3, "both changes are registered")
     await until(lambda: not payloads.thread.is_alive(), "the thread has ended")
-    assert target.topics == dict(table)
+    assert target.topics == queue_datas(table)
     assert target.registrations == [3, 1, 1]
     task.cancel()
     await asyncio.wait([task])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqregistry.errors import LocalProtocolError, RemoteProtocolError
-from mqregistry.model import DataVersion, TopicConfig, TopicQueueMapping
+from mqregistry.model import DataVersion, QueueData, TopicQueueMapping
 from mqregistry.protocol import lenient_json
 from mqregistry.protocol.bodies import register_compressed, register_content
 from mqregistry.protocol.bodies.register import encode_register_body
@@ -28,7 +28,7 @@ ONE_WORD = NAMES.filter(lambda name: " " not in name)
 
 
 def registers(names: st.SearchStrategy[str], sys_flags: st.SearchStrategy[int]) -> st.SearchStrategy[RegisterBody]:
-    topics = st.lists(st.builds(TopicConfig, names, INT32, INT32, INT32, sys_flags), max_size=5)
+    topics = st.dictionaries(names, st.builds(QueueData, INT32, INT32, INT32, sys_flags), max_size=5)
     mappings = st.lists(
         st.builds(
             TopicQueueMapping,
@@ -45,7 +45,7 @@ def registers(names: st.SearchStrategy[str], sys_flags: st.SearchStrategy[int]) 
     return st.builds(
         RegisterBody,
         st.builds(DataVersion, INT64, INT64, INT64),
-        topics.map(lambda items: {topic.topic_name: topic for topic in items}),
+        topics,
         mappings.map(lambda items: {str(mapping.topic): mapping for mapping in items}),
         st.none() | st.lists(names, max_size=3),
     )
@@ -72,7 +72,7 @@ def test_compressed_form_of_4x_has_no_mappings() -> None:
 
 
 def test_compressed_form_cannot_carry_a_space_in_a_name() -> None:
-    body = RegisterBody(topics={"a b": TopicConfig("a b", 1, 1, 6)})
+    body = RegisterBody(topics={"a b": QueueData(1, 1, 6)})
     with pytest.raises(LocalProtocolError, match="has a space"):
         encode_register_body(body, compressed=True)
 
@@ -93,17 +93,17 @@ def test_compressed_form_cannot_carry_a_space_in_a_name() -> None:
         ),
         (
             '{"topicConfigSerializeWrapper":{"dataVersion":{"counter":3},"topicConfigTable":{"T":{}}}}',
-            RegisterBody(DataVersion(3, 99, 0), {"T": TopicConfig("T", 16, 16, 6)}),
+            RegisterBody(DataVersion(3, 99, 0), {"T": QueueData(16, 16, 6)}),
         ),
         (
             '{"topicConfigSerializeWrapper":{"topicConfigTable":{"key":{"topicName":"T","readQueueNums":"4",'
             '"writeQueueNums":null,"perm":2}}}}',
-            RegisterBody(DataVersion(0, 99, 0), {"T": TopicConfig("T", 4, 16, 2)}),
+            RegisterBody(DataVersion(0, 99, 0), {"T": QueueData(4, 16, 2)}),
         ),
         (
             "{topicConfigSerializeWrapper:{dataVersion:{counter:1,timestamp:5},topicConfigTable:{L:{topicName:'L',"
             "readQueueNums:2,writeQueueNums:2,perm:6,},}}}",
-            RegisterBody(DataVersion(1, 5, 0), {"L": TopicConfig("L", 2, 2, 6)}),
+            RegisterBody(DataVersion(1, 5, 0), {"L": QueueData(2, 2, 6)}),
         ),
         (
             '{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":{"bname":"b","currIdMap":{0:3,1:4},'
@@ -191,7 +191,7 @@ def test_compressed_form_in_detail() -> None:
     )
     assert decode_register_body(body, compressed=True, version=413) == RegisterBody(
         DataVersion(2, 8, 0),
-        {"A": TopicConfig("A", 4, 5, 6), "B": TopicConfig("B", 1, 2, 3)},
+        {"A": QueueData(4, 5, 6), "B": QueueData(1, 2, 3)},
         {"S": TopicQueueMapping("S", "b", 1, 0, False, "__global__", {0: 1})},
         ["f:1"],
     )
@@ -270,7 +270,7 @@ def test_inflating_stops_at_the_bound(monkeypatch) -> None:
 
 def test_brokers_before_3_0_11_send_the_bare_wrapper() -> None:
     wrapper = b'{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"Old":{"topicName":"Old","perm":6}}}'
-    expected = RegisterBody(DataVersion(1, 2, 0), {"Old": TopicConfig("Old", 16, 16, 6)}, filter_servers=None)
+    expected = RegisterBody(DataVersion(1, 2, 0), {"Old": QueueData(16, 16, 6)}, filter_servers=None)
     assert decode_register_body(wrapper, compressed=False, version=36) == expected
     assert decode_register_body(wrapper, compressed=False, version=37).topics == {}
     assert decode_register_body(b"", compressed=False, version=36) == RegisterBody(filter_servers=None)
@@ -288,7 +288,7 @@ def test_any_bytes_decode_or_are_refused(body: bytes, is_compressed: bool, versi
 
 
 def test_ten_thousand_topics_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = {name: TopicConfig(name, 8, 8, 6) for name in (f"Topic_{at:05d}_of_this_test" for at in range(10_000))}
+    topics = {name: QueueData(8, 8, 6) for name in (f"Topic_{at:05d}_of_this_test" for at in range(10_000))}
     body = RegisterBody(DataVersion(1, 2, 3), topics)
     data = encode_register_body(body)
     assert len(data) > 1_700_000
@@ -307,12 +307,12 @@ def test_ten_thousand_topics_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
 
 def test_more_entries_than_one_script_should_write_are_refused_with_what_to_do(monkeypatch):
     monkeypatch.setattr(register_content, "MAX_ENTRIES", 3)
-    topics = {f"t{number}": TopicConfig(f"t{number}", 1, 1, 6) for number in range(3)}
+    topics = {f"t{number}": QueueData(1, 1, 6) for number in range(3)}
     for compressed in (False, True):
         most = encode_register_body(RegisterBody(topics=topics, filter_servers=[]), compressed=compressed)
         assert len(decode_register_body(most, compressed=compressed, version=479).topics) == 3
         for body in (
-            RegisterBody(topics=topics | {"t9": TopicConfig("t9", 1, 1, 6)}),
+            RegisterBody(topics=topics | {"t9": QueueData(1, 1, 6)}),
             RegisterBody(topics=topics, filter_servers=["f:1"]),
         ):
             text = encode_register_body(body, compressed=compressed)

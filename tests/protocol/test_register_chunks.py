@@ -146,7 +146,7 @@ def whole(body: bytes) -> RegisterBody | None:
 
 
 def stored(cells: Cells, body: RegisterBody) -> Cells:
-    return cells | {name: topic.queue_data() for name, topic in body.topics.items()}
+    return cells | body.topics
 
 
 def rest_of(body: RegisterBody) -> Any:

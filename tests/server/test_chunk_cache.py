@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from mqregistry.model import QueueData, TopicConfig
+from mqregistry.model import QueueData
 from mqregistry.protocol.bodies import register_chunks
 from mqregistry.protocol.bodies.register_chunks import TopicChunk
 from mqregistry.server.requests import chunk_cache
@@ -224,7 +224,7 @@ def test_what_a_broker_said_last_does_not_count_for_tables_that_were_read_again(
 
 
 def chunk(name: str, length: int = 100) -> TopicChunk:
-    return TopicChunk(name.encode(), length, {name: TopicConfig(name, 1, 1, 6)})
+    return TopicChunk(name.encode(), length, {name: QueueData(1, 1, 6)})
 
 
 async def test_topics_that_were_used_longest_ago_make_room(monkeypatch):
@@ -248,7 +248,7 @@ async def test_topics_that_were_used_longest_ago_make_room(monkeypatch):
 async def test_a_chunk_with_more_topics_than_an_event_holds_is_not_encoded_as_one():
     cache = ChunkCache(lambda topics: topics)  # type: ignore[arg-type, return-value]
     for size in (TOPICS_PER_EVENT, TOPICS_PER_EVENT + 1):
-        topics = {f"t{number}": TopicConfig(f"t{number}", 1, 1, 6) for number in range(size)}
+        topics = {f"t{number}": QueueData(1, 1, 6) for number in range(size)}
         large = TopicChunk(b"%d" % size, 100, topics)
         cache.used([large])
         assert (cache.encoded([large]) is None) == (size > TOPICS_PER_EVENT)

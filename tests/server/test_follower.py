@@ -14,7 +14,7 @@ from mqregistry.errors import ChangesLost, StoreError, StoreUnavailable
 from mqregistry.protocol.command import Command, decode_command
 from mqregistry.server.net.run_write import run_write
 from mqregistry.server.requests import writes
-from mqregistry.server.view import give_back, lease_loop, view
+from mqregistry.server.view import lease_loop, restore_changes, view
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.store import keys
 from mqregistry.store.config_writes import KvStore
@@ -194,7 +194,7 @@ async def test_what_redis_lost_is_given_back_until_it_has_succeeded(redis_url, e
     async with hooked(redis_url) as here:
         await put(here, "kept")
         await here.front_end.effect(await here.front_end.kv.set_config({"orderMessageEnable": "true"}))
-        here.store.before["give_back"] = failing(error, 2)
+        here.store.before["restore_changes"] = failing(error, 2)
         await empty_redis(here)
         await here.lease_loop.renew()
         assert here.view.tables.kv == {"ns": {"key": "kept"}}, "it is served all the time"
@@ -210,11 +210,11 @@ async def test_a_second_loss_while_the_first_is_given_back_is_made_good_too(redi
         lost = asyncio.Event()
 
         async def lose_again():
-            if here.store.calls["give_back"] == 2:
+            if here.store.calls["restore_changes"] == 2:
                 await empty_redis(here)
                 lost.set()
 
-        here.store.before["give_back"] = lose_again
+        here.store.before["restore_changes"] = lose_again
         await empty_redis(here)
         await here.lease_loop.renew()
         await until(lambda: lost.is_set() and here.view.load_id > 1, "the losses are seen")
@@ -230,7 +230,7 @@ async def test_a_broker_that_never_comes_back_is_not_given_back_by_each_loss(red
     def clock():
         return time.monotonic() + passed_s
 
-    for module in (view, give_back):
+    for module in (view, restore_changes):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, time=time.time))
     async with hooked(redis_url) as here:
         assert (await here.register(Broker())).code == 0

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mqregistry.events.changes import Change, Parts
-from mqregistry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from mqregistry.store import keys
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.config_writes import KvStore
 from mqregistry.store.leases import LeaseStore
-from mqregistry.store.losses import Giver
+from mqregistry.store.restore_changes import Restorer
 from mqregistry.store.route_writes import Channel, HeartbeatReply, Registered, RouteStore
 from mqregistry.store.snapshot import NamespaceHead, read_head, read_tables
 from mqregistry.store.store import Store
@@ -45,7 +45,7 @@ def registration(
         cluster, name, broker_id, addr,
         ha_server_addr=fields.pop("ha_server_addr", f"ha-{addr}"),
         data_version=DataVersion(counter, timestamp, state_version),
-        topics={topic: TopicConfig(topic, *numbers) for topic, numbers in table.items()},
+        topics={topic: QueueData(*numbers) for topic, numbers in table.items()},
         filter_servers=fields.pop("filter_servers", []),
         **fields,
     )  # fmt: skip
@@ -233,7 +233,7 @@ class Bed:
 
     async def give_back(self, kind: str, name: str, given: Any = (), gone: Any = (), *, known: int = 0) -> str:
         """As a front end that knew this much of a history that Redis has lost; what it is answered."""
-        giver = Giver(self.store, 0, known)
+        giver = Restorer(self.store, 0, known)
         begun = await giver.begin()
         return begun if begun != "OK" else await giver.give((await read_head(self.store)).seq, kind, name, given, gone)
 

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 
-from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.model import DataVersion, QueueData, Registration
 from mqregistry.store.leases import LeaseStore, opened_now
 from mqregistry.store.route_writes import Channel, RouteStore
 from mqregistry.store.snapshot import read_head, read_tables
@@ -25,7 +25,7 @@ def story(redis_url, tell):
             routes, leases = RouteStore(store), LeaseStore(store)
             await leases.renew("paused")
             await leases.renew("other")
-            topics = {name: TopicConfig(name, 4, 4, 6) for name in ("topic1", "topic2")}
+            topics = {name: QueueData(4, 4, 6) for name in ("topic1", "topic2")}
             registration = Registration(
                 "c1", "broker-a", 0, "127.0.0.1:10911", data_version=DataVersion(1, 1, 0), topics=topics
             )

@@ -28,10 +28,10 @@ from hypothesis.stateful import (
 from mqregistry.behaviour import FOUR_EIGHT
 from mqregistry.events import changes as kinds
 from mqregistry.events.changes import Change, Parts
-from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig, who
+from mqregistry.model import DataVersion, QueueData, Registration, who
 from mqregistry.store import keys
 from mqregistry.store.change_reader import ChangeReader
-from mqregistry.store.losses import Giver
+from mqregistry.store.restore_changes import Restorer
 from mqregistry.store.route_writes import Channel, HeartbeatReply
 from mqregistry.store.snapshot import read_head, read_tables
 from mqregistry.store.store import Store
@@ -82,7 +82,7 @@ def as_registration(reg: Reg) -> Registration:
     return Registration(
         reg.cluster, reg.name, reg.id, reg.addr, reg.ha, reg.zone, reg.acting, reg.timeout * 1000,
         DataVersion(*reg.version),
-        {topic: TopicConfig(topic, *data) for topic, data in reg.topics.items()},
+        {topic: QueueData(*data) for topic, data in reg.topics.items()},
         {} if reg.mapping is None else {reg.mapping[0]: (reg.name, reg.mapping[1])},
         reg.filters,
     )  # fmt: skip
@@ -440,7 +440,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.run(self.workers["fe1"].leases.tidy_topics(topics, 0))
 
     async def give_back(self, namespace: str, table: dict[str, str], gone: set[str]) -> str:
-        giver = Giver(self.store, 0, self.known)
+        giver = Restorer(self.store, 0, self.known)
         assert await giver.begin() == "OK"
         seq = (await read_head(self.store)).seq
         return await giver.give(seq, "kv", namespace, table.items(), gone)

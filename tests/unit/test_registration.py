@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mqregistry.model import BrokerRow, DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.model import BrokerRow, DataVersion, QueueData, Registration
 from mqregistry.tables.registration import RegistrationDiff, compare
 from mqregistry.tables.tables import Tables
 
@@ -25,7 +25,7 @@ NOTHING = changes({}, [], [])
 def registration(topics=("t1", "t2"), *, broker_id=0, version=V1, **fields):
     return Registration(
         "c1", "a", broker_id, fields.pop("addr", ADDR), data_version=version,
-        topics={topic: TopicConfig(topic, 8, 8, 6) for topic in topics}, **fields,
+        topics={topic: QueueData(8, 8, 6) for topic in topics}, **fields,
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_queue_data_of_other_names_do_not_count():
 
 
 def test_queue_data_keeps_every_number():
-    r = Registration("c1", "a", 0, ADDR, topics={"t": TopicConfig("t", 3, 5, 7, 9)})
+    r = Registration("c1", "a", 0, ADDR, topics={"t": QueueData(3, 5, 7, 9)})
     assert compare(r, None, tables_with({})).topics == {"t": QueueData(3, 5, 7, 9)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from ...model import DataVersion, TopicConfig, TopicQueueMapping
+from ...model import DataVersion, QueueData, TopicConfig, TopicQueueMapping
 from ...protocol.bodies.register import encode_register_body
 from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import VERSION_V5_0_0
@@ -105,7 +105,7 @@ class PayloadBuilder:
 
     def _body(self, topics: Iterable[TopicConfig], mapped: Collection[str] | None = None) -> RegisterBody:
         """A body of these topics, and of the mappings of the topics in ``mapped`` (None: all mappings)."""
-        sent = {topic.topic_name: self._with_broker_perm(topic) for topic in topics}
+        sent = {topic.topic_name: self._with_broker_perm(topic.queue_data()) for topic in topics}
         mappings = {
             name: mapping
             for name, mapping in self.table.mappings.items()
@@ -113,17 +113,17 @@ class PayloadBuilder:
         }
         return RegisterBody(self.table.data_version, sent, mappings, list(self._config.filter_servers))
 
-    def _with_broker_perm(self, topic: TopicConfig) -> TopicConfig:
-        """The topic with the permission to register.
+    def _with_broker_perm(self, queue_data: QueueData) -> QueueData:
+        """The queue data with the permission to register.
 
         If broker_permission lacks read or write, a 4.x broker registers it for each topic, and a 5.x broker registers
-        what both it and the topic allow. (Java brokers then also send topicSysFlag 0; this broker sends the topic's.)
+        what both it and the topic's own allow. (Java brokers then also send topicSysFlag 0; this broker the topic's.)
         """
         config = self._config
         if not config.overrides_perm:
-            return topic
+            return queue_data
         own, narrows = config.broker_permission, config.version >= VERSION_V5_0_0
-        return msgspec.structs.replace(topic, perm=topic.perm & own if narrows else own)
+        return msgspec.structs.replace(queue_data, perm=queue_data.perm & own if narrows else own)
 
     def _is_sendable(self, mapping: TopicQueueMapping) -> bool:
         try:

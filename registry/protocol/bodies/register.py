@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from ...errors import LocalProtocolError, RemoteProtocolError
-from ...model import DataVersion, Int32, TopicConfig, TopicQueueMapping
+from ...model import DataVersion, Int32, QueueData, TopicQueueMapping
 from .. import lenient_json
 from ..codes import SERVER_VERSION, VERSION_V3_0_11, VERSION_V5_0_0
 from ..slices import Slices
@@ -97,12 +97,12 @@ def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | Non
         wrapper = _WireWrapper()
     table, mapping_table = wrapper.topic_config_table or {}, wrapper.topic_queue_mapping_info_map or {}
     check_entries(len(table) + len(mapping_table) + len(filter_servers or ()))
-    topics: dict[str, TopicConfig] = {}
+    topics: dict[str, QueueData] = {}
     for number, (key, wire) in enumerate(table.items()):
         if number % ENTRIES_PER_SLICE == 0:
             yield
-        name = wire.topic_name or key
-        topics[name] = TopicConfig(name, wire.read_queue_nums, wire.write_queue_nums, wire.perm, wire.topic_sys_flag)
+        numbers = wire.read_queue_nums, wire.write_queue_nums, wire.perm, wire.topic_sys_flag
+        topics[wire.topic_name or key] = QueueData(*numbers)
     mappings = {key: wire.value() for key, wire in mapping_table.items()}
     return RegisterBody(wire_json.data_version(wrapper.data_version, now_ms), topics, mappings, filter_servers)
 
@@ -166,8 +166,8 @@ def encode_register_body(
         return _encode_compressed(body, version)
     five = version >= VERSION_V5_0_0
     table = b",".join(
-        b"%b:%b" % (wire_json.text(name), _topic_json(topic, name in order_topics, five))
-        for name, topic in body.topics.items()
+        b"%b:%b" % (wire_json.text(name), _topic_json(name, queue_data, name in order_topics, five))
+        for name, queue_data in body.topics.items()
     )
     return b'{"filterServerList":%b,"topicConfigSerializeWrapper":{"dataVersion":%b,%b"topicConfigTable":{%b}%b}}' % (
         wire_json.text(body.filter_servers),
@@ -188,25 +188,25 @@ def _mappings(mappings: Mapping[str, TopicQueueMapping]) -> bytes:
     return b',"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{%b}' % b",".join(members)
 
 
-def _topic_json(topic: TopicConfig, order: bool, five: bool) -> bytes:
+def _topic_json(topic: str, queue_data: QueueData, order: bool, five: bool) -> bytes:
     return (
         b'{%b"order":%b,"perm":%d,"readQueueNums":%d,"topicFilterType":"SINGLE_TAG",'
         b'"topicName":%b,"topicSysFlag":%d,"writeQueueNums":%d}'
     ) % (
         b'"attributes":{},' if five else b"",
         b"true" if order else b"false",
-        topic.perm,
-        topic.read_queue_nums,
-        wire_json.text(topic.topic_name),
-        topic.topic_sys_flag,
-        topic.write_queue_nums,
+        queue_data.perm,
+        queue_data.read_queue_nums,
+        wire_json.text(topic),
+        queue_data.topic_sys_flag,
+        queue_data.write_queue_nums,
     )
 
 
 def _encode_compressed(body: RegisterBody, version: int) -> bytes:
     data_version = wire_json.encode_data_version(body.data_version, state_version=version >= VERSION_V5_0_0)
     parts = [_with_length(data_version), _LENGTH.pack(len(body.topics))]
-    parts += map(_with_length, _topic_lines(body.topics.values(), version))
+    parts += map(_with_length, _topic_lines(body.topics, version))
     parts.append(_with_length(wire_json.text(body.filter_servers)))
     if version >= VERSION_V5_0_0:
         parts.append(_LENGTH.pack(len(body.mappings)))
@@ -214,13 +214,13 @@ def _encode_compressed(body: RegisterBody, version: int) -> bytes:
     return zlib.compress(b"".join(parts))
 
 
-def _topic_lines(topics: Iterable[TopicConfig], version: int) -> Iterable[bytes]:
+def _topic_lines(topics: Mapping[str, QueueData], version: int) -> Iterable[bytes]:
     attributes = " {}" if version >= VERSION_V5_0_0 else ""
-    for topic in topics:
-        if " " in topic.topic_name:
-            raise LocalProtocolError(f"topic {topic.topic_name!r} has a space: it cannot be sent compressed")
-        numbers = f"{topic.read_queue_nums} {topic.write_queue_nums} {topic.perm}"
-        yield f"{topic.topic_name} {numbers} SINGLE_TAG{attributes}".encode()
+    for topic, queue_data in topics.items():
+        if " " in topic:
+            raise LocalProtocolError(f"topic {topic!r} has a space: it cannot be sent compressed")
+        numbers = f"{queue_data.read_queue_nums} {queue_data.write_queue_nums} {queue_data.perm}"
+        yield f"{topic} {numbers} SINGLE_TAG{attributes}".encode()
 
 
 def _with_length(data: bytes) -> bytes:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 import xxhash
 
-from ...model import TopicConfig
+from ...model import QueueData, TopicConfig
 from ..lenient_json import MAX_QUOTED_BYTES, REFUSALS
 from ..slices import Slices
 from . import wire_json
@@ -48,7 +48,7 @@ _NEXT_TOPIC: Final = re.compile(rb'\},"[^"\\]+":\{"')
 _STATIC: Final = b'}},"topicQueueMappingDetailMap":', b'}},"topicQueueMappingInfoMap":'
 _table: Final = msgspec.json.Decoder(dict[str, TopicConfig], strict=False)
 
-Topics = dict[str, TopicConfig]
+Topics = dict[str, QueueData]
 
 
 class TopicChunk:
@@ -56,7 +56,7 @@ class TopicChunk:
 
     Args:
         digest: of its text. length: of its text, in bytes.
-        topics: name -> topic, never changed; a caller that needs the memory sets it to None. ``size`` (the number of
+        topics: never changed; a caller that needs the memory sets it to None. ``size`` (the number of
             topics) and ``names`` (the sum of the hashes of their names) stay.
     """
 
@@ -195,11 +195,12 @@ class ChunkedBody:
             topics = chunk.topics if chunk is not None else None
             if topics is None:
                 try:
-                    topics = _table.decode(b"{%b}" % self._text[span.begin : span.end])
+                    table = _table.decode(b"{%b}" % self._text[span.begin : span.end])
                 except REFUSALS:
                     return None
-                if any(topic.topic_name != key for key, topic in topics.items()):
+                if any(config.topic_name != key for key, config in table.items()):
                     return None
+                topics = {topic: config.queue_data() for topic, config in table.items()}
             decoded[chunk or TopicChunk(span.digest, span.end - span.begin, topics)] = topics
             entries, in_slice = entries + len(topics), in_slice + len(topics)
             check_entries(entries)

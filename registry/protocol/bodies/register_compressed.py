@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ...errors import RemoteProtocolError
-from ...model import TopicConfig, TopicQueueMapping
+from ...model import QueueData, TopicQueueMapping
 from ..numbers import parse_int
 from ..slices import Slices
 from . import wire_json
@@ -142,14 +142,14 @@ def decoding(body: bytes, now_ms: int, *, with_mappings: bool) -> Slices[Registe
     """Decode a compressed body; see ``register.decoding``."""
     text = _Text(body)
     data_version = wire_json.data_version(_version.decode(text.part("data version", MAX_VERSION_BYTES)), now_ms)
-    topics: dict[str, TopicConfig] = {}
+    topics: dict[str, QueueData] = {}
     count = text.number()
     check_entries(count)
     for number in range(count):
         if number % ENTRIES_PER_SLICE == ENTRIES_PER_SLICE - 1:
             yield
-        topic = _decode_topic_line(text.part("topic", MAX_TOPIC_BYTES))
-        topics[topic.topic_name] = topic
+        topic, queue_data = _decode_topic_line(text.part("topic", MAX_TOPIC_BYTES))
+        topics[topic] = queue_data
     yield
     filter_servers = _decode_filter_servers(text.part("list of filter servers", MAX_FILTER_SERVERS_BYTES))
     mappings: dict[str, TopicQueueMapping] = {}
@@ -174,12 +174,12 @@ def decoding(body: bytes, now_ms: int, *, with_mappings: bool) -> Slices[Registe
     return RegisterBody(data_version, topics, mappings, filter_servers)
 
 
-def _decode_topic_line(line: bytes) -> TopicConfig:
+def _decode_topic_line(line: bytes) -> tuple[str, QueueData]:
     words = line.decode("utf-8", "replace").split(" ", 5)
     if len(words) >= 5 and words[4] in _FILTER_TYPES:
         read, write, perm = parse_int(words[1]), parse_int(words[2]), parse_int(words[3])
         if read is not None and write is not None and perm is not None:
-            return TopicConfig(words[0], read, write, perm)
+            return words[0], QueueData(read, write, perm)
     raise RemoteProtocolError(f"bad topic line {line[:80]!r}")
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from ...errors import RemoteProtocolError
-from ...model import DataVersion, TopicConfig, TopicQueueMapping
+from ...model import DataVersion, QueueData, TopicQueueMapping
 from . import wire_json
 
 MAX_ENTRIES: Final = 100_000
@@ -24,7 +24,7 @@ class RegisterBody(msgspec.Struct, frozen=True):
     """The content of a registration beyond its header."""
 
     data_version: DataVersion = DataVersion()
-    topics: dict[str, TopicConfig] = {}  # topic name -> its configuration
+    topics: dict[str, QueueData] = {}
     mappings: dict[str, TopicQueueMapping] = {}  # topic name -> static topic mapping at this broker
     filter_servers: list[str] | None = []  # None: the stored list stays; []: it is removed
 

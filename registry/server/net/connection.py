@@ -18,6 +18,7 @@ from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
 from ..counting.counters import Closed
+from ..requests.oversized_frames import oversized_reply
 from ..requests.writes import Write
 from .answering import TablesAwaited
 from .connection_interface import OpenConnection
@@ -201,7 +202,7 @@ class ServerConnection(OpenConnection):
             return
         self._context.counters.bad_frames += 1
         length, came = self._reader.too_long or (0, b"")
-        answer = self._context.replies.too_long(length, came) if self._reader.error is error else None
+        answer = oversized_reply(self._context.replies, length, came) if self._reader.error is error else None
         if answer is None:
             self.close(closed_as, f"bad frame: {error}")
             return

@@ -98,7 +98,7 @@ class ChunkCache:
             if one is None:
                 if chunk.topics is None or chunk.size > TOPICS_PER_EVENT:
                     return None
-                one = self._encode({topic: config.queue_data() for topic, config in chunk.topics.items()})
+                one = self._encode(chunk.topics)
                 if chunk in self._used_at:
                     self._encoded[chunk] = one
             encoded.append(one)

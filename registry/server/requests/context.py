@@ -43,7 +43,7 @@ T = TypeVar("T")
 # The most calls of a script for one request: each call may return resources for which the right was not checked.
 _MOST_DECISIONS: Final = 10
 # The front ends give a Redis back the changes that it lost in less than this time, even if the first of them ends
-# meanwhile: another front end continues after GIVER_TIMEOUT_MS (lua/give_back).
+# meanwhile: another front end continues after RESTORER_TIMEOUT_MS (lua/restore_changes).
 _GIVEN_BACK_S: Final = 6.0
 # The most topics of a registration that are checked before other requests get a turn.
 _CHECKED_AT_ONCE: Final = 500

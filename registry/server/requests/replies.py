@@ -6,19 +6,10 @@ A reply has the server's own serializer (serializeType), whatever the request's 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
 
-from ...errors import RemoteProtocolError
-from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, Encoding, RequestCode, ResponseCode
-from ...protocol.command import Command, ReplyTemplate, decode_command, encode_command
-from ...protocol.frame import MAX_FRAME_BYTES
+from ...protocol.codes import FLAG_RESPONSE, Encoding, ResponseCode
+from ...protocol.command import Command, ReplyTemplate, encode_command
 from ...protocol.watch import WatchAnswer
-
-# A frame longer than MAX_FRAME_BYTES is skipped, and answered with an error; a frame longer than this gets no answer.
-_MOST_BYTES: Final = 16 * MAX_FRAME_BYTES
-_SPLITS: Final = (
-    "set enableSplitRegistration=true (RocketMQ 5.x: splitRegistrationSize topics a request) or compressedRegister=true"
-)
 
 
 class Replies:
@@ -94,23 +85,6 @@ class Replies:
     def system_error(self, opaque: int, remark: str) -> bytes:
         """Code 1: the request failed, for the reason in the remark."""
         return self.reply(opaque, ResponseCode.SYSTEM_ERROR, remark)
-
-    def too_long(self, length: int, came: bytes) -> bytes | None:
-        """Code 1: the frame of a request is longer than the maximum; came: its first bytes.
-
-        None: the frame gets no answer, or its header is longer than these first bytes.
-        """
-        if not len(came) < length <= _MOST_BYTES:
-            return None
-        try:
-            command = decode_command(came)
-        except RemoteProtocolError:
-            return None
-        if command.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or command.opaque is None:
-            return None
-        splits = f": {_SPLITS} at the broker" if command.code == RequestCode.REGISTER_BROKER else ""
-        remark = f"a request of {length + 4} bytes: at most {MAX_FRAME_BYTES} are taken; nothing was changed{splits}"
-        return self.system_error(command.opaque, remark)
 
     def no_permission(self, opaque: int, remark: str) -> bytes:
         """Code 16: the rules refuse the request. Clients keep their routes; brokers log the remark and try again."""

@@ -15,7 +15,7 @@ from ...store.store import Store
 from ...tables.history import History
 from ...tasks import cancelled, pause
 from .freshness import Freshness, Seen
-from .give_back import GiveBack, find_fork
+from .restore_changes import Restoration, find_fork
 from .view import LastEntry, View
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Follower:
                 "Redis gets back what it lost",
                 loaded.epoch, loaded.seq, view.epoch, view.seq,
             )  # fmt: skip
-            await GiveBack(self._store, view, loaded, since, DEFAULT_HEARTBEAT_TIMEOUT_MS).run()
+            await Restoration(self._store, view, loaded, since, DEFAULT_HEARTBEAT_TIMEOUT_MS).run()
             view.history = History()
             self.losses += 1
         for seq, chain in loaded.chains:

@@ -71,7 +71,7 @@ async def links_cut_together(world: World, rng: Random) -> None:
 async def script_cut(world: World, rng: Random) -> None:
     """The connection breaks just when a certain script is called (A8, A13)."""
     front_end = rng.choice(world.front_ends)
-    name = rng.choice(("give_back", "attach_channels", "snapshot", "register_broker", "heartbeat", "renew_lease",
+    name = rng.choice(("restore_changes", "attach_channels", "snapshot", "register_broker", "heartbeat", "renew_lease",
                        "channel_destroyed", "put_kv", "release_channels"))  # fmt: skip
     with claimed(world, f"link {front_end.name}"), disturbed(world, front_end.name):
         front_end.link.trips[scripts.load()[name].sha.encode()] = rng.choice((1, 2, 5))

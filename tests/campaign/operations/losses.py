@@ -102,7 +102,7 @@ async def hiccup_while_kv_is_given_back(world: World, rng: Random) -> None:
     """Redis is back empty, and the connection breaks just when the KV configuration is given back (A8)."""
     with claimed(world, *everything_of(world)), disturbed(world, "redis"):
         for front_end in world.front_ends:
-            front_end.link.trips[scripts.load()["give_back"].sha.encode()] = rng.choice((1, 2))
+            front_end.link.trips[scripts.load()["restore_changes"].sha.encode()] = rng.choice((1, 2))
         await flush(world)
         await asyncio.sleep(4)
         for front_end in world.front_ends:
@@ -119,7 +119,7 @@ async def kv_is_given_back_late(world: World, rng: Random) -> None:
         await world.admin.write_kv(1, "late", delete=rng.random() < 0.3)
         await asyncio.sleep(0.5)
         for front_end in world.front_ends:
-            front_end.link.trips[scripts.load()["give_back"].sha.encode()] = 1000
+            front_end.link.trips[scripts.load()["restore_changes"].sha.encode()] = 1000
         with disturbed(world, "redis"):
             await rolled_back(world, saved)
             world.lost(since, frozenset({0, 1}))

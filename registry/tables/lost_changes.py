@@ -25,7 +25,7 @@ Cell = tuple[str, ...]
 
 
 class Values(NamedTuple):
-    """Cells of one table that Redis must set or remove; kind and name: arguments of lua/give_back."""
+    """Cells of one table that Redis must set or remove; kind and name: arguments of lua/restore_changes."""
 
     kind: str
     name: str

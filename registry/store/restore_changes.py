@@ -1,4 +1,4 @@
-"""Restores changes that Redis has lost: runs the script give_back."""
+"""Restores changes that Redis has lost: runs the script restore_changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Status = Literal["OK", "RETRY", "BUSY", "OUTDONE"]
 _pack: Final = msgspec.msgpack.encode
 
 
-class Giver:
-    """Restores changes that one worker knew (lua/give_back): up to known_seq; it knew of ``losses`` losses."""
+class Restorer:
+    """Restores changes that one worker knew (lua/restore_changes): up to known_seq; it knew of ``losses`` losses."""
 
     def __init__(self, store: Store, losses: int, known_seq: int) -> None:
         self._store = store.knowing(f"knew {losses} {known_seq} ")
@@ -44,7 +44,7 @@ class Giver:
         self, kind: str, at_seq: int, name: str = "", given: list[str] | None = None, gone: list[str] | None = None
     ) -> Status:
         reply = await self._store.call(
-            "give_back", *self._position, at_seq, kind, name, _pack(given or []), _pack(gone or [])
+            "restore_changes", *self._position, at_seq, kind, name, _pack(given or []), _pack(gone or [])
         )
         self.seq = int(reply[1])
         status: Status = text(reply[0])  # type: ignore[assignment]

@@ -1,4 +1,4 @@
---[[ give_back: restore changes that Redis lost, from a worker of a front end that knew them
+--[[ restore_changes: restore changes that Redis lost, from a worker of a front end that knew them
   One worker at a time restores. A worker that knew more changes takes over from a worker that knew fewer. Before each
   call the worker compares what it knew with the present tables. If another change comes first, the call is refused,
   and the worker compares again.
@@ -28,7 +28,7 @@
 --- @include "include/emit_topics"
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
-local GIVER_TIMEOUT_MS = 3000
+local RESTORER_TIMEOUT_MS = 3000
 -- Workers notice a loss within this time. So if the clock of Redis went back with the loss, a heartbeat within this
 -- time came after the loss.
 local NOTICED_MS = 5000
@@ -41,7 +41,7 @@ if other and not is_mine then
   if other_losses > losses or (other_losses == losses and other_seq >= known_seq) then
     if state == "done" then
       return {"OUTDONE", seq}
-    elseif now_ms >= ms and now_ms < ms + GIVER_TIMEOUT_MS then
+    elseif now_ms >= ms and now_ms < ms + RESTORER_TIMEOUT_MS then
       return {"BUSY", seq}
     end
   end

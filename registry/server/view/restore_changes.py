@@ -17,10 +17,10 @@ from ...events.changes import Change
 from ...follow.follow import Loaded
 from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
 from ...store.change_reader import chain_of, read_back
-from ...store.losses import Giver, Status
+from ...store.restore_changes import Restorer, Status
 from ...store.store import Store
 from ...tables.live_table import LiveInfo, LiveTable
-from ...tables.lost import Cell, Gift, GoneBroker, LostBroker, lost, touched_by
+from ...tables.lost_changes import Cell, Gift, GoneBroker, LostBroker, lost, touched_by
 from ...tables.registration import RegistrationDiff
 from ...tasks import pause
 from .view import View
@@ -70,7 +70,7 @@ async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: b
     return Since(since[::-1], whole=first_seq == 1)
 
 
-class GiveBack:
+class Restoration:
     """Gives Redis back what it lost, as far as one view knows it.
 
     Args:
@@ -80,7 +80,7 @@ class GiveBack:
     """
 
     def __init__(self, store: Store, view: View, loaded: Loaded, since: Since, timeout_ms: int) -> None:
-        self._giver = Giver(store, view.losses, view.seq)
+        self._restorer = Restorer(store, view.losses, view.seq)
         self._view, self._loaded, self._whole, self._timeout_ms = view, loaded, since.whole, timeout_ms
         self._touched: set[Cell] = set()
         self._refused: set[str] = set()
@@ -96,7 +96,7 @@ class GiveBack:
         status: Status = "BUSY"
         while status in ("BUSY", "RETRY"):
             if status == "BUSY":
-                status = await self._giver.begin()
+                status = await self._restorer.begin()
             if status == "BUSY":
                 await pause(_WAIT_S)
             await self._follow()
@@ -133,8 +133,8 @@ class GiveBack:
             if status != "OK":
                 return status
             self._given += 1
-            at_seq = self._giver.seq
-        return await self._giver.done(at_seq)
+            at_seq = self._restorer.seq
+        return await self._restorer.done(at_seq)
 
     async def _give(self, gift: Gift, at_seq: int, known: Places, there: Places) -> Status:
         if isinstance(gift, LostBroker):
@@ -142,12 +142,12 @@ class GiveBack:
         if isinstance(gift, GoneBroker):
             return await self._remove(at_seq, there.get((gift.broker_name, gift.addr), []))
         given = [(key, _text(value)) for key, value in gift.given.items()]
-        return await self._giver.give(at_seq, gift.kind, gift.name, given, gift.gone)
+        return await self._restorer.give(at_seq, gift.kind, gift.name, given, gift.gone)
 
     async def _remove(self, at_seq: int, lives: Lives) -> Status:
-        self._giver.seq = at_seq
+        self._restorer.seq = at_seq
         for who, _ in lives:
-            status = await self._giver.give(self._giver.seq, "remove", who, [(str(self._view.last_ms), "")])
+            status = await self._restorer.give(self._restorer.seq, "remove", who, [(str(self._view.last_ms), "")])
             if status != "OK":
                 return status
         return "OK"
@@ -156,7 +156,7 @@ class GiveBack:
         """Register the address again, for each cluster in which it was alive, also if Redis keeps only one of them."""
         row = self._view.tables.brokers[gift.broker_name]
         nobody = LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
-        self._giver.seq = at_seq
+        self._restorer.seq = at_seq
         for who, info in lives or [("", nobody)]:
             if await self._register(gift, row, who, info) != "OK":
                 return "RETRY"
@@ -183,8 +183,10 @@ class GiveBack:
         diff = RegistrationDiff(
             self._loaded.epoch, there.rev if there else 0, "0", self._loaded.tables.config_rev, {}, (), mappings
         )
-        done = await self._giver.routes.register_broker(registration, diff, topic_count=0, restored_at=self._giver.seq)
-        self._giver.seq = done.seq
+        done = await self._restorer.routes.register_broker(
+            registration, diff, topic_count=0, restored_at=self._restorer.seq
+        )
+        self._restorer.seq = done.seq
         return "RETRY" if done.status == "RETRY" else "OK"
 
 
