@@ -8,7 +8,7 @@ import itertools
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,16 +66,6 @@ async def read_head(store: Store) -> NamespaceHead:
     )
 
 
-async def _pages(store: Store, section: str) -> AsyncIterator[list[Any]]:
-    cursor: bytes = b"0"
-    while True:
-        page = await store.call("snapshot", section, cursor, _PAGE.get(section, 100))
-        cursor = page[0]
-        yield page
-        if cursor == b"0":
-            return
-
-
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
     """One table, except queue data, in pages: (name, flat HASH, SET or LIST of that name). A name may come twice.
 
@@ -85,11 +75,14 @@ async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, l
         async for name, flat in _read_kv_section(store):
             yield name, flat
         return
-    async for page in _pages(store, section):
-        for i in range(2, len(page), 2):
-            with _left_out_if_broken(store, f"name {page[i]!r} in {section}"):
-                yield page[i].decode(), page[i + 1]
-        for large in page[1]:
+    cursor, is_over = b"0", False
+    while not is_over:
+        cursor, large_rows, *rows = await store.call("snapshot", section, cursor, _PAGE.get(section, 100))
+        is_over = cursor == b"0"
+        for raw, row in zip(rows[::2], rows[1::2], strict=True):
+            with _left_out_if_broken(store, f"name {raw!r} in {section}"):
+                yield raw.decode(), row
+        for large in large_rows:
             with _left_out_if_broken(store, f"name {large!r} in {section}"):
                 name = large.decode()
                 if flat := await _large_row(store, section, name):  # else it was deleted meanwhile
