@@ -89,8 +89,7 @@ class PolicyFollower:
         known = self.policy
         if known is not None and (policy.revision < known.revision or known.lost_by(policy)):
             logger.warning(
-                "Redis came back without the last changes of who may do what (revision %d, was %d), and is given them "
-                "back: %s",
+                "Redis has lost the last changes of the rules (revision %d, was %d), and gets them back: %s",
                 policy.revision, known.revision, _named(known.lost_by(policy)),
             )  # fmt: skip
             if await self._policies.restore(known) != known.revision:

@@ -180,7 +180,7 @@ class Tally:
                 self._unlogged,
             )
         if self._only_counted:
-            logger.warning("%d refused requests of yet other kinds were only counted", self._only_counted)
+            logger.warning("%d more refused requests, of too many kinds, were only counted", self._only_counted)
         self._lines = self._unlogged = self._only_counted = 0
         self._made_up.clear()
 
@@ -208,7 +208,7 @@ class Tally:
                         there.times += one.times
                 return
             except RegistryError as error:
-                logger.error("what was refused cannot be noted in Redis: %s", error)
+                logger.error("refused requests cannot be written to Redis: %s", error)
             self._told.update(dict.fromkeys(counts))
             while len(self._told) > _MOST_TOLD:
                 del self._told[next(iter(self._told))]
@@ -221,4 +221,4 @@ class Tally:
         except StoreUnavailable:
             self._used |= used
         except RegistryError as error:
-            logger.error("the use of secrets cannot be noted in Redis: %s", error)
+            logger.error("the use of secrets cannot be written to Redis: %s", error)

@@ -36,7 +36,7 @@ class Effects:
 
     async def wait_for_other_tables(self, timeout_s: float) -> None:
         """Return once the view has loaded the tables again; StoreUnavailable: not within timeout_s seconds."""
-        await _within(timeout_s, self._other_tables.wait(), "the tables are to be read again, which was not done")
+        await _within(timeout_s, self._other_tables.wait(), "the tables were not read again")
 
     def applied(self, applied: Applied) -> None:
         """Wake the requests that wait for this change: the view has it."""

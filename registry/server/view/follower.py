@@ -124,7 +124,7 @@ class Follower:
                     logger.warning("the change stream is read again")
                 failing = told = False
             except StreamGap as gap:
-                logger.warning("the change stream has a gap, the tables are read again beside the view: %s", gap)
+                logger.warning("the change stream has a gap; the tables are read again, and served meanwhile: %s", gap)
                 self.look_again()
                 await pause(_RETRY_S)
             except StoreUnavailable as error:

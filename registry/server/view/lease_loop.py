@@ -110,12 +110,12 @@ class LeaseLoop:
                 if not await self._own_store.is_answered_anew(_PATIENCE_S):
                     continue
                 if not (await asyncio.wait((renewal,), timeout=_BUSY_S))[0]:
-                    logger.warning("Redis answers new connections and not those that are open: these are closed")
+                    logger.warning("Redis answers new connections, but not the open ones, which are closed now")
                     await self._own_store.hang_up()
                     await asyncio.wait((renewal,), timeout=_BUSY_S)
                     break
             if not renewal.done():  # the renewal was still connecting
-                raise StoreUnavailable("Redis does not answer where it was asked; elsewhere it does")
+                raise StoreUnavailable("Redis does not answer the lease renewal, but it answers a new connection")
             await renewal
         except StoreUnavailable:
             self._unanswered = True

@@ -104,7 +104,7 @@ class Restoration:
                 status = await self._give_all()
         await self._follow()
         if self._given:
-            logger.warning("%d times Redis was given back something that it had lost", self._given)
+            logger.warning("Redis got back what it had lost, in %d parts", self._given)
 
     async def _follow(self) -> None:
         self._loaded.new.clear()
