@@ -248,7 +248,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         bool,
         About(
             "notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest broker id changed.",
-            run_time=RunTime(True, "brokers get only true addresses, or ask for them"),
+            run_time=RunTime(True, "with or without 905, brokers learn the true addresses"),
         ),
     ] = False  # fmt: skip
     need_wait_for_service: Annotated[

@@ -44,7 +44,7 @@ def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bo
     if not settings.redis:
         raise StartError(
             "no Redis: give --redis redis://HOST:PORT (or MQREGISTRY_REDIS, or redis=... in the properties file); "
-            "'mqregistry up' brings a Redis of its own"
+            "'mqregistry up' starts a Redis of its own"
         )
     configure_logging(settings)
     # Imported only now: -p and --help do not need these modules.

@@ -313,7 +313,7 @@ def test_http_answers_on_the_next_thousand(world):
 
 def test_nobody_else_gets_at_its_redis_and_a_redis_setting_is_not_used(world):
     up = world.up("--data-dir", world.folder / "d", MQREGISTRY_REDIS="redis://127.0.0.1:1")
-    assert "up brings a Redis of its own: redis (environment MQREGISTRY_REDIS) is not used" in up.err
+    assert "up starts a Redis of its own: redis (environment MQREGISTRY_REDIS) is not used" in up.err
     (redis,) = up.redis_processes()
     assert (world.folder / "d" / "redis.sock").stat().st_mode & 0o077 == 0
     assert [one for one in redis.net_connections("inet") if one.status == psutil.CONN_LISTEN] == []
