@@ -133,6 +133,7 @@ def test_from_java_to_ours_each_step_is_known_to_be_done_and_the_wrong_one_is_re
     assert site.states() == ["done", "done", "done", "done", "next", "later"]
     assert f'-v "{site.ours}"' in site.check("--before", "brokers-leave", expect=0)
     broker.stdin.close()
+    broker.wait()  # until then its connection may be seen as a client's
     site.left_java()
     assert site.states() == ["done", "done", "done", "done", "done", "next"]
     assert "mqshutdown namesrv" in site.check("--before", "stop", expect=0)
