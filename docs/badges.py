@@ -1,4 +1,4 @@
-"""Writes the badges of the README, which no other site draws: ``python -m docs.badges docs/badges`` (make pictures)."""
+"""Draws the badges of the README as SVG files: ``python -m docs.badges docs/badges`` (make pictures)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ fill="#0b63a5"/></g><g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" 
 
 
 def tests() -> int:
-    """How many test functions there are, in whole hundreds."""
+    """The number of test functions, rounded down to hundreds."""
     files = (ROOT / "tests").rglob("test_*.py")
     every = sum(len(re.findall(r"^\s*(?:async )?def test_", file.read_text(encoding="utf-8"), re.M)) for file in files)
     return every // 100 * 100
 
 
 def badges() -> dict[str, str]:
-    """The name of each badge -> what it says."""
+    """The name of each badge -> its text."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     versions = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     return {

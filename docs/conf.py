@@ -1,4 +1,4 @@
-"""Builds the pages of docs/ as a site and as man pages: make docs. Everything is local, nothing is fetched."""
+"""Configures Sphinx, which builds the pages of docs/ as a site and as man pages without a network: make docs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mqregistry import __version__  # noqa: E402 (the path comes first)
 project = "mqregistry"
 author = "mqregistry"
 release = version = __version__
-# The source folder is that of the repository, so that the pages may link to each other as they do on a web site of
-# the repository: ../deploy/README.md, ../bench/SCALE.md.
+# The source folder is the repository, so that links such as ../bench/SCALE.md work here and on a web site of the
+# repository.
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "deploy/**.md", "bench/*.md", "tests/README.md", "tests/*/README.md", "*.md"]
 exclude_patterns = [".*", "build", "dist", "lua", "pipeline", "registry", "src", "worker"]

@@ -1,8 +1,8 @@
 """Records a terminal beside a registry, into a folder (``make pictures``): ``python -m docs.record docs/terminal``.
 
-It writes ``route.cast``, which ``asciinema play`` shows (asciicast v2), and ``route.svg``, which shows the same in a
-browser: the lines come as they came, once, and stay. The commands are those of docs/tutorial.md, and run in a shell of
-a real terminal. A broker leaves and comes back while one of them looks.
+It writes ``route.cast``, which ``asciinema play`` shows (asciicast v2), and ``route.svg``, which plays the same once in
+a browser. The commands are those of docs/tutorial.md, and run in a shell of a real terminal. While the last command
+follows a route, a broker leaves and comes back.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ COLUMNS, ROWS = 130, 36
 PROMPT = "$ "
 BROKER = ("broker", "run", "--name", "broker-a", "--topic", "orders:4:4:6", "--topic", "bills:2:2:6")
 TYPED_EVERY_S = 0.05
-READ_FOR_S = 1.5  # before the next command
+READ_FOR_S = 1.5  # pause before the next command
 FAR_S = 30.0
-WAITED_S = 1.2  # at most, in the picture
+WAITED_S = 1.2  # the longest pause in the SVG
 
-# What rich writes around the lines, without its fonts, which a browser would fetch from elsewhere.
+# The template of rich, without its fonts, which a browser would load from other sites.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
 line-height: {line_height}px; white-space: pre; }} {styles}
@@ -53,7 +53,7 @@ line-height: {line_height}px; white-space: pre; }} {styles}
 
 
 class Terminal:
-    """A shell in a terminal of its own, and when it showed what."""
+    """A shell in a terminal of its own; records its output with times."""
 
     def __init__(self, world: World) -> None:
         (world.folder / "inputrc").write_text("set enable-bracketed-paste off\n")
@@ -70,7 +70,7 @@ class Terminal:
         self.wait_for(PROMPT)
 
     def run(self, command: str, until: str = "\n" + PROMPT) -> None:
-        """Type a command as somebody does, wait until it showed this, and leave time to read it."""
+        """Type a command letter by letter, wait until the terminal shows this text, and leave time to read it."""
         for letter in command:
             os.write(self._terminal, letter.encode())
             self.look(TYPED_EVERY_S)
@@ -82,7 +82,7 @@ class Terminal:
         self.wait_for(PROMPT, lambda: os.write(self._terminal, b"\x03"))
 
     def wait_for(self, text: str, act: Callable[[], object] = lambda: None) -> None:
-        """Do this, and wait until the terminal has shown that."""
+        """Call ``act``, and wait until the terminal shows this text."""
         before = len(self.text())
         act()
         end = time.monotonic() + FAR_S
@@ -92,7 +92,7 @@ class Terminal:
                 raise TimeoutError(f"the terminal did not show {text!r}: {self.text()[before:]!r}")
 
     def look(self, for_s: float) -> None:
-        """Take what the terminal shows in this time."""
+        """Record the terminal's output for this time."""
         end = time.monotonic() + for_s
         while (left := end - time.monotonic()) > 0:
             if select.select([self._terminal], [], [], left)[0]:
@@ -100,7 +100,7 @@ class Terminal:
                 self.shown.append((round(time.monotonic() - self._began, 3), data))
 
     def text(self) -> str:
-        """All of it, a line for each line."""
+        """All output, without carriage returns."""
         return "".join(data for _, data in self.shown).replace("\r", "")
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Terminal:
 
 
 def record(folder: Path) -> Terminal:
-    """Start a registry and a broker in this folder, and play the commands beside them."""
+    """Start a registry and a broker in this folder, and run the commands."""
     world = World(folder)
     try:
         world.up(port=PORT)
@@ -137,14 +137,14 @@ def record(folder: Path) -> Terminal:
 
 
 def write_cast(terminal: Terminal, file: Path) -> None:
-    """As asciinema has it: a header, then each output with its time."""
+    """Write the recording in asciinema's format: a header, then each output with its time."""
     header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "mqregistry: a route, and how it changes"}
     lines = [json.dumps(header), *(json.dumps([at, "o", data]) for at, data in terminal.shown)]
     file.write_text("\n".join(lines) + "\n")
 
 
 def write_svg(shown: list[tuple[float, str]], file: Path) -> None:
-    """The whole text, as one screen that is long enough, each line from the moment on at which it came."""
+    """Write the whole text as one long screen, on which each line appears at its time."""
     text = "".join(data for _, data in shown).replace("\r", "").removesuffix(PROMPT)
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
     for line in text.splitlines():
@@ -161,7 +161,7 @@ def write_svg(shown: list[tuple[float, str]], file: Path) -> None:
 
 
 def moments(shown: list[tuple[float, str]]) -> list[float]:
-    """When each character came, in seconds from the first; nobody waits for longer than a moment."""
+    """When each character came, in seconds from the first; longer pauses count as ``WAITED_S``."""
     found, now, before = list[float](), 0.0, shown[0][0]
     for at, data in shown:
         now, before = now + min(at - before, WAITED_S), at
@@ -170,7 +170,7 @@ def moments(shown: list[tuple[float, str]]) -> list[float]:
 
 
 def row_styles(text: str, times: list[float]) -> list[str]:
-    """How each row of the screen comes: a command letter by letter, other lines at once."""
+    """How each row of the screen appears: a command letter by letter, any other line at once."""
     styles, at = list[str](), 0
     for line in text.splitlines():
         rows = max(1, -(-len(line) // COLUMNS))

@@ -13,14 +13,14 @@ async def main(name_servers: str | None) -> None:
         for result in registrar.results.values():
             print(f"{result.server}: {result.status} {result.error}")
 
-        # A new DataVersion, which is registered in the background, at every name server.
+        # This makes a new DataVersion, which is registered in the background at every name server.
         topics.put_topic("refunds", read_queue_nums=2, write_queue_nums=2)
 
         # Register now, and wait for the answers.
         for result in (await registrar.register_now()).values():
             print(f"{result.server}: {result.status} {result.error}, {result.data_version}")
 
-        # A broker stays here as long as it runs. Leaving the block unregisters it.
+        # A broker stays in this block as long as it runs. The end of the block unregisters it.
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from mqregistry.client import NoRoute, RouteClient
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    # One client for the process. With the file it starts with the routes of last time if no name server answers.
+    # One client for the process. If no name server answers, it starts with the routes that are in the file.
     async with RouteClient(cache_file=os.environ.get("ROUTES_FILE")) as client:
-        client.publish("orders")  # asked for now, not by the first request
+        client.publish("orders")  # looked up now, not at the first request
         app.state.routes = client
         yield
 

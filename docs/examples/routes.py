@@ -16,7 +16,7 @@ async def main(name_servers: str | None) -> None:
 
         queue = await client.select_queue("orders")  # queues take turns
         print("send to", queue, "at", client.find_broker_addr_in_publish(queue.broker_name))
-        # When sending failed, the next queue is one of another broker, if there is one.
+        # If sending failed, choose a queue of a different broker, if there is one.
         print("or send to", await client.select_queue("orders", last_broker_name=queue.broker_name))
 
         for queue in await client.subscribe_info("bills"):

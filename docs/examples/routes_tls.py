@@ -9,7 +9,7 @@ from mqregistry.client import RouteClient
 
 async def main(ca_file: str, name_servers: str | None) -> None:
     tls = ssl.create_default_context(cafile=ca_file)
-    # Java clients check no names. With names in NAMESRV_ADDR and in the certificates, leave this line out.
+    # Java clients check no host names. If NAMESRV_ADDR and the certificates have host names, leave this line out.
     tls.check_hostname = False
     async with RouteClient(name_servers, tls=tls) as client:
         route = await client.lookup("orders")

@@ -9,7 +9,7 @@ from mqregistry.testing import FakeBroker, FakeCluster, InProcessRegistry, event
 
 
 def shop(client: RouteClientSync) -> str:
-    """Stands for your code: the broker that the next order goes to."""
+    """Stands for your code: returns the broker of the next order."""
     return client.select_queue("orders").broker_name
 
 
