@@ -25,6 +25,7 @@ SUITES = {
     ),
     "pairs": Suite("compare.pairs", "this checkout and a second one, each load in turn"),
     "hotpath": Suite("costs.hotpath", "CPU time of each step of a lookup and of a registration inside a worker"),
+    "authorization": Suite("costs.authorization", "what enforced rules add to a lookup, for each kind of sender"),
     "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "registrations": Suite("costs.registrations", "CPU time of registrations in each process, and memory afterwards"),
     "embedded": Suite("costs.embedded", "each Redis or Valkey that `up` can start, in turn"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from .lasting import Lasted, Sort
+from .judged_differences import Lasted, Sort
 
 
 class SideNow(msgspec.Struct, frozen=True):

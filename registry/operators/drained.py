@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..store.processes import DRAIN_SEEN_MS, FrontEnd, WorkerNow, read_fleet
+from ..drain import DRAIN_SEEN_MS
+from ..store.processes import FrontEnd, WorkerNow, read_fleet
 from ..store.store import Store
 from .language import say, say_number
 from .maintenance import Maintenance, read_maintenance

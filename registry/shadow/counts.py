@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from ..durations import BOUNDS_S, Durations
+from ..histograms import BOUNDS_S, DurationHistogram
 
 JAVA: Final = "Java"
 OURS: Final = "ours"
@@ -22,14 +22,14 @@ class Counts:
         self.skipped = 0  # reads that were not repeated, because there were too many
         self.tls_connections = 0  # TLS connections, which are passed through without being read
         self.unreadable_connections = 0
-        self.took = {JAVA: Durations(), OURS: Durations()}  # for the reads that were repeated
+        self.took = {JAVA: DurationHistogram(), OURS: DurationHistogram()}  # for the reads that were repeated
 
     def of(self, result: str) -> int:
         """How many reads had this result."""
         return sum(number for (_, one), number in self.repeated.items() if one == result)
 
 
-def quantile_s(durations: Durations, share: float) -> float | None:
+def quantile_s(durations: DurationHistogram, share: float) -> float | None:
     """The smallest bound of a bucket, in seconds, that this share of the durations did not exceed.
 
     Durations above the last bound count as that bound. None: there were no durations.

@@ -15,7 +15,7 @@ from ..client.reconnecting import ReconnectingConnection
 from ..compare.answers import ReadRequest, content_of_answer
 from ..compare.content import Content
 from ..compare.differences import Cell, Difference, differences
-from ..compare.lasting import Lasted, Lasting, Sort, now_ms
+from ..compare.judged_differences import Lasted, Lasting, Sort, now_ms
 from ..errors import RegistryError
 from ..protocol.command import Command
 from ..tasks import pause

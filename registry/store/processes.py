@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypedDict
 import msgspec
 
 from .. import __version__
+from ..drain import DrainFacts
 from ..events.by import host_name
 from ..names import printable
 from . import keys
@@ -29,18 +30,6 @@ logger = logging.getLogger(__name__)
 SWEEPER_SILENT_MS: Final = 10_000
 # The most connections of brokers whose addresses one worker writes: if one address changes, it writes all again.
 PEERS_MOST: Final = 2000
-DRAIN_SEEN_MS: Final = 180_000
-"""A drain ignores clients that were silent for longer: RocketMQ's clients look up their routes every 30 s."""
-
-
-class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The clients of one worker that may still have a route in which a drained brokerName has write permission."""
-
-    seq: int  # of the change that took the permission
-    # clients that sent something within DRAIN_SEEN_MS, but have not looked up every topic of the brokerName again
-    waiting: int = 0
-    addresses: list[str] = []  # of the first waiting clients
-    not_known: int = 0  # clients with more topics than a worker remembers
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker", tag_field="kind"):

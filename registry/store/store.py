@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 from redis import exceptions
 
-from ..durations import Durations, Told
 from ..errors import NoNamespace, StoreError, StoreUnavailable
 from ..events.by import DIRECT, By, this_process
 from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
+from ..histograms import DurationHistogram, Told
 from . import keys, scripts
 from .connection.asyncio_client import open_client
 from .connection.errors import mapped_errors
@@ -36,8 +36,8 @@ class CallTimes:
     """How long calls of Redis took, including the network, and how many failed."""
 
     def __init__(self) -> None:
-        self.scripts: defaultdict[str, Durations] = defaultdict(Durations)  # by script
-        self.reads = Durations()  # of plain commands, sent together
+        self.scripts: defaultdict[str, DurationHistogram] = defaultdict(DurationHistogram)  # by script
+        self.reads = DurationHistogram()  # of plain commands, sent together
         self.away = self.refused = 0  # calls that Redis did not answer; calls that it answered with an error
 
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ import pytest
 from mqregistry.cli.outside.comparing import Comparing
 from mqregistry.cli.outside.sides import NameServerSide, RedisSide
 from mqregistry.client.addresses import NameServerAddress
-from mqregistry.compare.lasting import Sort
+from mqregistry.compare.judged_differences import Sort
 from tests.client.fake_name_server import FakeNameServer
 from tests.server.harness import Broker, Client, FrontEnd, wait_until
 

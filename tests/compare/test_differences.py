@@ -115,7 +115,7 @@ def test_odd_names_are_names():
 
 
 def test_differences_that_say_the_same_of_many_names_are_put_together():
-    from mqregistry.compare.lasting import Lasting
+    from mqregistry.compare.judged_differences import Lasting
 
     lasting, many = Lasting(0), [f"t{number}" for number in range(100)]
     sides = {"one": content(many, ["broker-a", "broker-b"]), "other": content(many)}

@@ -12,7 +12,7 @@ import pytest
 from bench.costs.hotpath import TOPIC, connection, filled_view
 from bench.load.plan import lookup
 from bench.load.shapes import VERSION
-from mqregistry.durations import BOUNDS_S, Durations, add_up
+from mqregistry.histograms import BOUNDS_S, DurationHistogram, add_up
 from mqregistry.protocol.codes import Encoding, ResponseCode
 from mqregistry.server.counting.counters import Closed, Counters, code_of
 from mqregistry.server.counting.lookup_samples import Sample, sample_next
@@ -35,7 +35,7 @@ def test_the_code_of_a_reply_is_read_from_its_bytes(encoding, code):
 
 
 def test_durations_fall_into_the_buckets_whose_bound_they_do_not_exceed():
-    durations = Durations()
+    durations = DurationHistogram()
     for seconds in (0.0, BOUNDS_S[0], 0.02, 0.025, 99.0):
         durations.add(seconds)
     found = {(*BOUNDS_S, "more")[place]: n for place, n in enumerate(durations.counts) if n}

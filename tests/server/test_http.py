@@ -17,9 +17,9 @@ import redis
 from prometheus_client.parser import text_string_to_metric_families
 
 from mqregistry.config.settings import Settings, options
-from mqregistry.durations import Durations
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StartError
+from mqregistry.histograms import DurationHistogram
 from mqregistry.server.auth.tally import Tally
 from mqregistry.server.counting.counters import Counters
 from mqregistry.server.limits.rates import Rates
@@ -81,7 +81,7 @@ def counters():
 
 def took(*seconds):
     """A histogram, as a worker tells it."""
-    durations = Durations()
+    durations = DurationHistogram()
     for one in seconds:
         durations.add(one)
     return durations.told()

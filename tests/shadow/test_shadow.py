@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mqregistry.compare.lasting import Sort
+from mqregistry.compare.judged_differences import Sort
 from mqregistry.model import QueueData
 from mqregistry.protocol.command import Command
 from mqregistry.shadow.counts import JAVA, OURS, quantile_s

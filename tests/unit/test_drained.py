@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mqregistry.drain import DRAIN_SEEN_MS, DrainFacts
 from mqregistry.operators.drained import drain_of
 from mqregistry.operators.maintenance import Maintenance
-from mqregistry.store.processes import DRAIN_SEEN_MS, DrainFacts, WorkerFacts, WorkerNow, front_ends_of
+from mqregistry.store.processes import WorkerFacts, WorkerNow, front_ends_of
 
 NOW = 10_000_000
 

@@ -13,7 +13,7 @@ import click
 import msgspec
 from prometheus_client import Metric
 
-from ...compare.lasting import Sort
+from ...compare.judged_differences import Sort
 from ...compare.report import Report, counts
 from ...errors import RegistryError, StartError
 from ...names import printable

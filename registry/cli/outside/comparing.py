@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ...compare.differences import differences, topics_of
-from ...compare.lasting import Lasting, Sort, now_ms
+from ...compare.judged_differences import Lasting, Sort, now_ms
 from ...compare.report import Report, SideNow
 from .sides import Side, SidesSeen, look_at, now_of
 

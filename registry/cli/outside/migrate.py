@@ -14,7 +14,7 @@ import msgspec
 
 from ...client.addresses import NameServerAddress, NameServerAddresses
 from ...compare.differences import differences
-from ...compare.lasting import Lasting, Sort, now_ms
+from ...compare.judged_differences import Lasting, Sort, now_ms
 from ...compare.migration import Done, Server, Step, StepState, steps
 from ...compare.report import alike
 from ...errors import ConfigError

@@ -13,8 +13,8 @@ from prometheus_client import Metric
 from prometheus_client.core import HistogramMetricFamily
 
 from ...compare.differences import Cell
-from ...compare.lasting import Sort, now_ms
-from ...durations import Durations, buckets
+from ...compare.judged_differences import Sort, now_ms
+from ...histograms import DurationHistogram, buckets
 from ...operators.words import counted
 from ...queued_output import queue_output
 from ...shadow.counts import Counts, quantile_s
@@ -110,7 +110,7 @@ class _Now:
         ]  # fmt: skip
 
 
-def _ms(took: Durations, share: float) -> float | None:
+def _ms(took: DurationHistogram, share: float) -> float | None:
     seconds = quantile_s(took, share)
     return None if seconds is None else round(seconds * 1000, 3)
 
@@ -120,7 +120,7 @@ def _times(counts: Counts) -> str:
     return ", ".join(f"{server} p50 ≤{half or '-'} p99 ≤{most or '-'} ms" for server, half, most in shown)
 
 
-def _histogram(name: str, text: str, took: dict[str, Durations]) -> Metric:
+def _histogram(name: str, text: str, took: dict[str, DurationHistogram]) -> Metric:
     found = HistogramMetricFamily(name, text, labels=["server"])
     for server, durations in took.items():
         found.add_metric([server], buckets(durations.counts), durations.total_s)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ...compare.lasting import Lasted, Sort
+from ...compare.judged_differences import Lasted, Sort
 from ...compare.report import Alike, alike
 from ...operators.words import counted, some_of
 from .. import output

@@ -11,7 +11,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import Final
 
-from ...durations import Durations, Told
+from ...histograms import DurationHistogram, Told
 from ...protocol.codes import Encoding, RequestCode, ResponseCode
 from ...protocol.watch import ROUTE_WATCH
 
@@ -84,7 +84,9 @@ class Counters:
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
     """By request code (-1: an unknown one) and response code, without the lookups that ``lookups_...`` count."""
     closed: dict[Closed, int] = field(default_factory=lambda: dict.fromkeys(Closed, 0))
-    durations: dict[str, Durations] = field(default_factory=lambda: {group: Durations() for group in GROUPS})
+    durations: dict[str, DurationHistogram] = field(
+        default_factory=lambda: {group: DurationHistogram() for group in GROUPS}
+    )
 
     def answered(self, request_code: int, reply: bytes) -> None:
         """Count a request and its reply, also a reply that is not sent because the request was one-way."""

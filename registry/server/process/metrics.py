@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ... import __version__
-from ...durations import Told, add_up, buckets
+from ...histograms import Told, add_up, buckets
 from ...queued_output import dropped_lines
 from ...store.store import CallTimes
 from .figures.metrics_table import METRICS, OF_PIPELINE, OF_WORKERS, PREFIX, Series, of_counters, of_durations

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Protocol
 
+from ...drain import DRAIN_SEEN_MS, DrainFacts
 from ...events.changes import BrokerChange, WritePermSet
 from ...model import PERM_WRITE
-from ...store.processes import DRAIN_SEEN_MS, DrainFacts
 from .route_answers import KeptAnswer, RouteAnswers
 from .view import Applied, View
 

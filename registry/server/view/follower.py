@@ -7,9 +7,9 @@ import logging
 import time
 from typing import Final
 
-from ...durations import Durations
 from ...errors import RegistryError, StoreUnavailable
 from ...follow.follow import START, Follow, Loaded, StreamGap
+from ...histograms import DurationHistogram
 from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from ...store.store import Store
 from ...tables.history import History
@@ -50,7 +50,7 @@ class Follower:
         self.losses = 0
         self.heard_at = 0.0
         self.lag_ms = 0.0
-        self.visible_after = Durations()
+        self.visible_after = DurationHistogram()
 
     @property
     def has_place(self) -> bool:

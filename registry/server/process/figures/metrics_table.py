@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from ....durations import BOUNDS_S, Told
+from ....histograms import BOUNDS_S, Told
 
 PREFIX: Final = "mqregistry_"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from ....durations import Durations, Told
+from ....histograms import DurationHistogram, Told
 from ....store.store import CallTimes
 from ....store.streams import Alarm
 from .metrics_table import Series, of_counters, of_durations
@@ -23,7 +23,7 @@ class Sweeps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._passes = Durations()
+        self._passes = DurationHistogram()
         self._counted = Counter(brokers_expired_total=0, brokers_reaped_total=0, sweep_failures_total=0)
         self.last_s = 0.0  # when it last swept; 0: it has not
         self._passed_s: float | None = None

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from .... import __version__
-from ....durations import Durations
 from ....events.changes import TYPES
+from ....histograms import DurationHistogram
 from ....model import MASTER_ID, BrokerRow
 from ....queued_output import dropped_lines
 from ....tables.tables import Tables
@@ -69,7 +69,7 @@ class LoopDelays:
     """How late the event loop resumes after short pauses: a request that comes meanwhile waits as long."""
 
     def __init__(self) -> None:
-        self.durations = Durations()
+        self.durations = DurationHistogram()
         self._most_s = 0.0
 
     async def run(self) -> None:

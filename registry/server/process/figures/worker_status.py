@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ....durations import add_up
+from ....histograms import add_up
 from ....queued_output import dropped_lines
 from ....store.store import Store
 from ...net.connections import Connections

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mqregistry.compare.differences import Cell, differences
-from mqregistry.compare.lasting import Lasting, Sort
+from mqregistry.compare.judged_differences import Lasting, Sort
 from mqregistry.model import BrokerRow
 
 from .told import content

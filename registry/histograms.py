@@ -16,7 +16,7 @@ Told = tuple[Sequence[int], float]
 """A histogram as one process sends it to another: the count of each bucket, and the sum in seconds."""
 
 
-class Durations:
+class DurationHistogram:
     """One histogram; adding to it takes a fraction of a microsecond."""
 
     __slots__ = ("counts", "total_s")
