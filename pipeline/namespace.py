@@ -49,8 +49,8 @@ _FIGURES: Final = 5  # gold is refreshed at every fifth interval: a refresh of f
 class RunSettings(NamedTuple):
     """What a pipeline reads, and how.
 
-    namespaces: of one Redis. reader: under this name Redis keeps the entries that this lake lacks. accept_gap: go on
-    from a new snapshot where entries are lost. limit: most entries of a batch.
+    ``namespaces``: of one Redis. ``reader``: under this name Redis keeps the entries that this lake lacks.
+    ``accept_gap``: go on from a new snapshot where entries are lost. ``limit``: most entries of a batch.
     """
 
     redis_url: str

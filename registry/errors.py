@@ -32,8 +32,8 @@ class LocalProtocolError(ProtocolError):
 class RemoteProtocolError(ProtocolError):
     """The peer sent something that the protocol does not allow.
 
-    closes: True: the Java NameServer closes the connection, because it cannot find the next frame. False: it answers
-    with code 1, because only the content of the frame is wrong.
+    ``closes``: True: the Java NameServer closes the connection, because it cannot find the next frame. False: it
+    answers with code 1, because only the content of the frame is wrong.
     """
 
     def __init__(self, message: str, *, closes: bool = False) -> None:
@@ -52,7 +52,7 @@ class LimitExceeded(RegistryError):
 class NotDecided(RegistryError):
     """A change would touch resources for which its sender's right was not checked; definite: nothing was changed.
 
-    resources: these resources, as ``cluster:NAME`` and ``broker:NAME``.
+    ``resources``: these resources, as ``cluster:NAME`` and ``broker:NAME``.
     """
 
     def __init__(self, resources: Iterable[str]) -> None:

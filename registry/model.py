@@ -43,7 +43,7 @@ class QueueData(
 
     Redis holds it as JSON, short enough for a listpack: ``{"r":8,"w":8,"p":6,"f":0}``.
 
-    registered: the four numbers that the broker registered, if a request (205, 327, 217) has changed them since.
+    ``registered``: the four numbers that the broker registered, if a request (205, 327, 217) has changed them since.
     """
 
     read_queue_nums: int
@@ -69,7 +69,7 @@ class DataVersion(msgspec.Struct, frozen=True):
 class BrokerRow(msgspec.Struct, frozen=True):
     """One broker_name: its cluster (of its first registration) and the address of each broker id.
 
-    rev: the change number (``seq``) of the last change of this row or of its queue data; 0 when there is no row.
+    ``rev``: the change number (``seq``) of the last change of this row or of its queue data; 0 when there is no row.
     """
 
     cluster: str
@@ -131,10 +131,10 @@ class Registration(msgspec.Struct, frozen=True):
 class TopicRoute(msgspec.Struct, frozen=True):
     """The answer to "where is this topic?" (TopicRouteData).
 
-    queue_datas: broker_name -> queues; broker_rows: broker_name -> row;
-    filter_servers: broker_addr -> its filter servers (only of brokers that have some);
-    mappings: broker_name -> mapping JSON text, or None when the topic has none;
-    order_topic_conf: the ORDER_TOPIC_CONFIG value, or None.
+    ``queue_datas``: broker_name -> queues; ``broker_rows``: broker_name -> row;
+    ``filter_servers``: broker_addr -> its filter servers (only of brokers that have some);
+    ``mappings``: broker_name -> mapping JSON text, or None when the topic has none;
+    ``order_topic_conf``: the ORDER_TOPIC_CONFIG value, or None.
     """
 
     queue_datas: dict[str, QueueData]

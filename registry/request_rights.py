@@ -35,7 +35,7 @@ class RowClusters(Protocol):
 
 
 class Request(NamedTuple):
-    """One request code. body_bytes: the longest body that it needs; a longer body is not read."""
+    """One request code. ``body_bytes``: the longest body that it needs; a longer body is not read."""
 
     needs: _Needs
     body_bytes: int

@@ -28,8 +28,8 @@ _PART_TOPICS: Final = 500
 class Snapshot(NamedTuple):
     """A snapshot in the lake.
 
-    seq: the last change that it includes. ms: the time of Redis then. last_id: the entry of that change; the stream is
-    read after it. rows: how many events the snapshot consists of.
+    ``seq``: the last change that it includes. ``ms``: the time of Redis then. ``last_id``: the entry of that change;
+    the stream is read after it. ``rows``: how many events the snapshot consists of.
     """
 
     epoch: str

@@ -26,8 +26,9 @@ _RESILIENCE_MS: Final = 30 * DAY_MS
 class Refreshed(NamedTuple):
     """What the last refresh saw.
 
-    begin_ms: nothing is known of the time before it. now_ms: end of observation. flap_ms: an absence shorter than this
-    is a flap. seq: the change up to which silver counted. versions: table -> the version that was read, as JSON.
+    ``begin_ms``: nothing is known of the time before it. ``now_ms``: end of observation. ``flap_ms``: an absence
+    shorter than this is a flap. ``seq``: the change up to which silver counted. ``versions``: table -> the version that
+    was read, as JSON.
     """
 
     begin_ms: int

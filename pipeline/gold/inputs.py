@@ -71,7 +71,7 @@ class Inputs:
         return rows.selectExpr("*", f"{_WRITABLE} AS is_writable") if name == "queue_data" else rows
 
     def view(self, name: str, rows: DataFrame, *, keep: bool = False) -> None:
-        """Make a view of rows. keep: cache them, because several statements read them."""
+        """Make a view of rows. ``keep``: cache them, because several statements read them."""
         if keep:
             self._cached.append(rows.cache())
         rows.createOrReplaceTempView(name)

@@ -109,7 +109,7 @@ def replace(
 
 
 def owned(owner: Sequence[str], of: str = "") -> str:
-    """SQL that selects the rows of a namespace and epoch. of: the alias of their table, with a dot."""
+    """SQL that selects the rows of a namespace and epoch. ``of``: the alias of their table, with a dot."""
     return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in zip(OWNER, owner, strict=True))
 
 

@@ -36,10 +36,10 @@ from .travel import EpochPast
 class Audit(NamedTuple):
     """The result of an audit.
 
-    seq: the change as of which the replay and Redis were compared. replayed: the last change that came from the lake;
-    later ones came from the stream. holes: accepted gaps, from when to when (ms) the lake has no changes. entries:
-    stream -> how many of its entries were compared with bronze. figures: how many rows of gold were compared. missing:
-    the changes that the lake lacks, as a sentence; nothing was compared then.
+    ``seq``: the change as of which the replay and Redis were compared. ``replayed``: the last change that came from the
+    lake; later ones came from the stream. ``holes``: accepted gaps, from when to when (ms) the lake has no changes.
+    entries: stream -> how many of its entries were compared with bronze. ``figures``: how many rows of gold were
+    compared. missing: the changes that the lake lacks, as a sentence; nothing was compared then.
     """
 
     epoch: str

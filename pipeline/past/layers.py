@@ -44,8 +44,8 @@ WHERE theirs.ms IS NULL OR times > 1
 class CellDifference(NamedTuple):
     """A cell, row or entry that differs from what it is compared with.
 
-    history: the right value: a cell of the replay, an entry of the stream, or a row that was computed again. found: the
-    value in ``where`` ("redis", "bronze", "silver", "gold"). None: there is no such cell, entry or row.
+    ``history``: the right value: a cell of the replay, an entry of the stream, or a row that was computed again.
+    ``found``: the value in ``where`` ("redis", "bronze", "silver", "gold"). None: there is no such cell, entry or row.
     """
 
     where: str

@@ -46,7 +46,8 @@ class LastBeat(NamedTuple):
 class BrokerThen(NamedTuple):
     """One broker process under one brokerName, at an instant.
 
-    sign: None: the lake has no heartbeat of it. by: who sent the registration that set these values; None: not known.
+    ``sign``: None: the lake has no heartbeat of it. ``by``: who sent the registration that set these values; None: not
+    known.
     """
 
     who: str

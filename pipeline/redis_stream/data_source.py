@@ -60,7 +60,7 @@ _LEAST_PER_PARTITION: Final = 20_000  # with fewer entries a task costs more tha
 
 
 class EntryRange(InputPartition):
-    """The entries after ``start`` up to ``end``; first: the id that the first one must have (None: any)."""
+    """The entries after ``start`` up to ``end``; ``first``: the id that the first one must have (None: any)."""
 
     def __init__(self, start: Position, end: Position, epoch: str, first: EntryId | None) -> None:
         self.start, self.end, self.epoch, self.first = start, end, epoch, first

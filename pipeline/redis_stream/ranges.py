@@ -47,8 +47,8 @@ def parse_id(text: str) -> EntryId:
 class Position(NamedTuple):
     """A position in a stream: everything up to this entry, which is included.
 
-    seq: the last change up to here that can be read; UNKNOWN in streams without numbers.
-    unread: how many entries after that change, up to here, cannot be read.
+    ``seq``: the last change up to here that can be read; UNKNOWN in streams without numbers.
+    ``unread``: how many entries after that change, up to here, cannot be read.
     """
 
     id: EntryId

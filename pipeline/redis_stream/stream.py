@@ -54,7 +54,7 @@ class Login:
 
 
 class StreamHead(NamedTuple):
-    """The state of a stream at one moment. first: None when it is empty. max_deleted: None before Redis 7."""
+    """The state of a stream at one moment. ``first``: None when it is empty. ``max_deleted``: None before Redis 7."""
 
     epoch: str
     seq: int  # the namespace's last change, read a moment before the rest

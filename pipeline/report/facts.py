@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Spell:
-    """A broker's stay in one state, within the reported time. open: the state still lasts."""
+    """A broker's stay in one state, within the reported time. ``open``: the state still lasts."""
 
     cluster: str
     broker_name: str
@@ -37,9 +37,9 @@ class Spell:
 class ReportFacts:
     """What the report says of one epoch between two moments.
 
-    from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or the end of
-    observation. now: broker -> its state at until_ms. gone: a broker that left before from_ms and did not return ->
-    when it left.
+    ``from_ms``, ``to_ms``: whole hours. ``since_ms``: from_ms, or the first appearance of a broker. ``until_ms``:
+    to_ms, or the end of observation. ``now``: broker -> its state at until_ms. ``gone``: a broker that left before
+    from_ms and did not return -> when it left.
     """
 
     namespace: str
@@ -136,7 +136,7 @@ def _brokers(rows: pa.Table, gone: dict[str, int]) -> tuple[list[Row], list[Row]
     """Figures of every broker over the whole time, worst first, and the events of every hour.
 
     They are sums of gold's hours, as in SQL: a broker that left and did not return is observed to the end of the hour
-    in which it left, because gold cannot know whether it left for good. gone: such a broker -> when it left.
+    in which it left, because gold cannot know whether it left for good. ``gone``: such a broker -> when it left.
     """
     rows = _starts(rows)
     summed = ["observed_ms", "present_ms", "writable_ms", "outages", "recoveries", "flaps", "unwritable_spells",

@@ -181,7 +181,7 @@ class Silver:
         return _WorkedOut(rows, counts, few=False)
 
     def _replay_head(self, cells: DataFrame, *, nothing: bool) -> DataFrame:
-        """The cells of the head (``head.py``) that operations set or end; nothing: begin with empty tables."""
+        """The cells of the head (``head.py``) that operations set or end; ``nothing``: begin with empty tables."""
         order = ["seq", "step", "ms", "kind", "by"]
         rows = cells.where(F.col("target") == HEAD).select(
             F.lit(len(KNOWN)).alias("turn"), F.lit(None).cast("string").alias("known"), "operations", *order

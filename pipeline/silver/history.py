@@ -52,7 +52,7 @@ _KEPT: Final = "spark.databricks.delta.merge.materializeSource"
 
 
 class Owner(NamedTuple):
-    """The namespace and epoch of rows; area: a folder for silver's tables, other than ``silver``."""
+    """The namespace and epoch of rows; ``area``: a folder for silver's tables, other than ``silver``."""
 
     namespace: str
     epoch: str

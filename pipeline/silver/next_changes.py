@@ -23,8 +23,8 @@ STEP_MS: Final = 60_000
 class Chunk(NamedTuple):
     """The changes after ``after`` up to ``upto``, without a hole.
 
-    ms: the time of the last change. first_ms: the time of the first change. spans: see ``Spans`` in
-    :mod:`mqregistry.pipeline.silver.cells`. steps: where the clock was set back. more: bronze has later
+    ``ms``: the time of the last change. ``first_ms``: the time of the first change. ``spans``: see ``Spans`` in
+    :mod:`mqregistry.pipeline.silver.cells`. ``steps``: where the clock was set back. ``more``: bronze has later
     changes.
     """
 
@@ -79,7 +79,7 @@ def next_chunk(
 
 
 def _chunk(namespace: str, seq: int, ms: int, seqs: Any, said: Any, earliest: int | None) -> Chunk:
-    """Make the chunk; ``said``: the times in its events; earliest: the earliest time in later events."""
+    """Make the chunk; ``said``: the times in its events; ``earliest``: the earliest time in later events."""
     least = np.minimum.accumulate(np.append(said, said.max() if earliest is None else earliest)[::-1])[::-1][:-1]
     if ms - least[0] > STEP_MS:
         raise ClockSetBack(namespace, int(seqs[0]), ms, int(least[0]))

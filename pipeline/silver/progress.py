@@ -15,9 +15,10 @@ NONE: Final = -1  # the seq before every snapshot
 class Progress(NamedTuple):
     """A step of silver, which is a row of ``silver/progress``.
 
-    number: rises by one; the highest counts. kind: snapshot, changes, backfill, observed or requarantine. ms: the time
-    of change seq. begin_ms: the time of the first snapshot. observed_ms: no other change came up to this time.
-    touched_ms: the earliest time whose values this step changed.
+    ``number``: rises by one; the highest counts. ``kind``: snapshot, changes, backfill, observed or requarantine.
+    ``ms``: the time of change seq. ``begin_ms``: the time of the first snapshot. ``observed_ms``: no other change came
+    up to this time.
+    ``touched_ms``: the earliest time whose values this step changed.
     """
 
     number: int

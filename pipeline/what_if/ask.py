@@ -45,9 +45,10 @@ GROUP BY topic
 class Topic(NamedTuple):
     """What the loss would have done to a topic.
 
-    there_ms: for how long it had a route. no_queue_ms, no_master_ms, no_route_ms: for how long the loss would have left
-    it without a writable queue, a master, a route, although it had one. first_ms: when it would first have lost its
-    last queue; None: never. lookups: lookups with a route; lost_lookups: those of them that would have had none.
+    ``there_ms``: for how long it had a route. ``no_queue_ms``, ``no_master_ms``, ``no_route_ms``: for how long the loss
+    would have left it without a writable queue, a master, a route, although it had one. ``first_ms``: when it would
+    first have lost its last queue; None: never. ``lookups``: lookups with a route; ``lost_lookups``: those of them that
+    would have had none.
     """
 
     topic: str

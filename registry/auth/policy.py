@@ -18,7 +18,7 @@ from .users import ANONYMOUS, BadPolicy, Effect, User, decode_user, only_denies
 class Mode(enum.StrEnum):
     """What front ends do with a request that the rules refuse.
 
-    OFF: no rule is checked. OBSERVE: the request is reported and executed. ENFORCE: the request is refused.
+    ``OFF``: no rule is checked. ``OBSERVE``: the request is reported and executed. ``ENFORCE``: the request is refused.
     """
 
     OFF = "off"

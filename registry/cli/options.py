@@ -77,7 +77,7 @@ lake_option: Final = click.option(
 
 
 def also_option(more: str) -> Callable[[_Function], _Function]:
-    """``--also NAMESPACE``, as ``others``; more: the end of its help, about what the command does with them."""
+    """``--also NAMESPACE``, as ``others``; ``more``: the end of its help, about what the command does with them."""
     return click.option(
         "--also", "others", multiple=True, metavar="NAMESPACE", callback=_namespaces,
         help=f"A further namespace of the same Redis; may be repeated. {more}",
@@ -130,7 +130,7 @@ def start_settings(
 ) -> Settings:
     """The settings of a command that starts something; a wrong one is a StartError. With ``-p``, print them and end.
 
-    redis_of: the URL of the Redis whose shared configuration ``-p`` shows; "" where there is none.
+    ``redis_of``: the URL of the Redis whose shared configuration ``-p`` shows; "" where there is none.
     """
     if not print_config:
         queue_output()

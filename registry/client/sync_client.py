@@ -43,7 +43,7 @@ _SIGNALS_S: Final = 0.5
 class BackgroundLoop:
     """A thread with an event loop. One task enters a client (an asynchronous context manager), waits, and leaves it.
 
-    what: the client's name in messages.
+    ``what``: the client's name in messages.
     """
 
     def __init__(self, client: AbstractAsyncContextManager[object], what: str) -> None:

@@ -42,7 +42,7 @@ _ABSENT: Final[dict[int, int]] = {
 
 
 class ReadRequest(NamedTuple):
-    """A read, with only the fields that its answer depends on. fields: names and values."""
+    """A read, with only the fields that its answer depends on. ``fields``: names and values."""
 
     code: int
     fields: tuple[tuple[str, str], ...]

@@ -24,9 +24,10 @@ Pair = tuple[str, str]
 class Sort(StrEnum):
     """How a difference is judged.
 
-    COUNTED: it lasts, and is neither MEANT nor NOISE. YOUNG: it may go away when a change has reached all sides.
-    MEANT: a row of docs/differences.md describes it.
-    NOISE: Java NameServers differ from each other in the cell, and this project agrees with one of them.
+    ``COUNTED``: it lasts, and is neither MEANT nor NOISE. ``YOUNG``: it may go away when a change has reached all
+    sides.
+    ``MEANT``: a row of docs/differences.md describes it.
+    ``NOISE``: Java NameServers differ from each other in the cell, and this project agrees with one of them.
     """
 
     COUNTED = "counted"

@@ -45,7 +45,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The state of a step. why: what is missing, or what shows that it is done."""
+    """The state of a step. ``why``: what is missing, or what shows that it is done."""
 
     step: Step
     state: StepState

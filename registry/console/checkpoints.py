@@ -75,7 +75,7 @@ def decode_tables(data: bytes) -> Tables:
 class Checkpoints:
     """The checkpoints of one epoch of a namespace, as files that only this user may read.
 
-    An epoch ends when Redis loses its data. folder: has a folder for each epoch of each namespace.
+    An epoch ends when Redis loses its data. ``folder``: has a folder for each epoch of each namespace.
     """
 
     def __init__(self, folder: Path, redis: str, namespace: str, epoch: str) -> None:

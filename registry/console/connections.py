@@ -20,7 +20,7 @@ _Protocol: Any = AutoHTTPProtocol
 def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
     """The protocol class of one console's connections.
 
-    is_proxy: whether an address is that of a proxy; many browsers connect from it, so only MOST limits it.
+    ``is_proxy``: whether an address is that of a proxy; many browsers connect from it, so only MOST limits it.
     """
     of_address: Counter[str] = Counter()
 

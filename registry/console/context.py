@@ -279,7 +279,7 @@ class Console(PageWriter):
     async def page_of(self, request: Request, template: str, then: Then | None, **values: Any) -> Response:
         """A page of an instant (None: now), with a slider to other instants.
 
-        values: contain ``at_ms`` if the tables of that instant are unknown.
+        ``values``: contain ``at_ms`` if the tables of that instant are unknown.
         """
         of = {"then": then, "at_ms": then.at_ms if then is not None else None, "slider": await self._slider()}
         return await self.page(request, template, **(of | values))

@@ -28,7 +28,7 @@ _NAMES: Final = 2000
 
 
 class Facts(NamedTuple):
-    """All facts, as of ``head.now_ms``. refused: None: the console's Redis login may not read them."""
+    """All facts, as of ``head.now_ms``. ``refused``: None: the console's Redis login may not read them."""
 
     head: NamespaceHead
     brokers: list[BrokerInfo]

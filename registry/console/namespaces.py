@@ -62,7 +62,7 @@ SEARCH_TWIN: Final = Twin(
 class Namespaces(PageWriter):
     """The first page of a console with several namespaces, and the routes to the pages of each.
 
-    apps: the pages of each namespace; an address without a namespace leads to the first of them.
+    ``apps``: the pages of each namespace; an address without a namespace leads to the first of them.
     """
 
     def __init__(self, apps: Mapping[Console, ASGIApp], version: str) -> None:

@@ -94,7 +94,7 @@ class PastRoutes(Protocol):
 class Past:
     """The past of the namespace that a state follows.
 
-    folder: for the checkpoints. lake: has an older past; None: no lake.
+    ``folder``: for the checkpoints. ``lake``: has an older past; None: no lake.
     """
 
     def __init__(self, state: State, folder: Path, lake: PastRoutes | None = None) -> None:

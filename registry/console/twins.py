@@ -44,7 +44,7 @@ class PageHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why there is no page. mend: the command that gives the missing right, if one is missing."""
+    """Why there is no page. ``mend``: the command that gives the missing right, if one is missing."""
 
     status: int
     title: str
@@ -137,7 +137,7 @@ def _page_type(name: str, twin: Twin) -> type[msgspec.Struct]:
 
 
 def openapi(twins: Mapping[str, Twin], release: str, root_path: str) -> dict[str, Any]:
-    """OpenAPI's description of twins. twins: address -> twin."""
+    """OpenAPI's description of twins. ``twins``: address -> twin."""
     of = {path: _page_type(_name(path), twin) for path, twin in twins.items()}
     schemas, components = msgspec.json.schema_components(
         [*of.values(), FailurePage], ref_template="#/components/schemas/{name}"

@@ -23,7 +23,7 @@ def can_undo(change: Change) -> bool:
 
 
 def undo_of(change: Change, before: Tables, now: Tables) -> dict[str, str]:
-    """The fields of the action that reverses a whole change. before: the tables before the change."""
+    """The fields of the action that reverses a whole change. ``before``: the tables before the change."""
     match change:
         case KvPut() | KvDeleted() if change.key is not None:
             value = before.kv.get(change.kv_namespace, {}).get(change.key)

@@ -40,5 +40,5 @@ def _watch(parent: int) -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """Describe how a process ended. code: its exit status, or the negative number of the signal that killed it."""
+    """Describe how a process ended. ``code``: its exit status, or the negative number of the signal that killed it."""
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"

@@ -141,7 +141,7 @@ class BrokerUnregistered(BrokerRemoved, frozen=True, tag="broker_unregistered"):
 
 
 class BrokerLost(BrokerRemoved, frozen=True):
-    """The process did not unregister; cause: what showed its end, see docs/events.md. "" = not known."""
+    """The process did not unregister; ``cause``: what showed its end, see docs/events.md. "" = not known."""
 
     cause: str = ""
 
@@ -176,7 +176,7 @@ class TopicDeleted(Change, frozen=True, kw_only=True, tag="topic_deleted"):
 
 
 class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered"):
-    """An operator set queue data of a topic (217); queue_datas: by brokerName."""
+    """An operator set queue data of a topic (217); ``queue_datas``: by brokerName."""
 
     topic: str
     queue_datas: dict[str, QueueData] = {}
@@ -199,7 +199,7 @@ class KvDeleted(Change, frozen=True, kw_only=True, tag="kv_deleted"):
 
 
 class ConfigSet(Change, frozen=True, tag="config_set"):
-    """The shared configuration of all front ends was changed (318); config: the new values."""
+    """The shared configuration of all front ends was changed (318); ``config``: the new values."""
 
     config: dict[str, str] = {}
     config_rev: int | None = None

@@ -55,10 +55,10 @@ class Lookups(msgspec.Struct, frozen=True):
     """Route lookups (105) that one worker of a front end answered between since_ms and ms.
 
     A worker writes one entry each ten seconds, more for more than 500 topics, none without a lookup. After an outage of
-    Redis, an entry covers all the time since the previous entry. No lookup is in two entries. found: topic -> number of
-    answers with a route; missing: name -> number of answers "no such topic" (17). A worker counts names beyond its
-    limit together, as ``(others)``. clients: missing name -> addresses of the first clients that asked for it, at most
-    three for each of 1,000 names.
+    Redis, an entry covers all the time since the previous entry. No lookup is in two entries. ``found``: topic ->
+    number of answers with a route; ``missing``: name -> number of answers "no such topic" (17). A worker counts names
+    beyond its limit together, as ``(others)``. ``clients``: missing name -> addresses of the first clients that asked
+    for it, at most three for each of 1,000 names.
     """
 
     ms: int

@@ -21,7 +21,7 @@ NAMESPACE: Final = "MQREGISTRY_MAINTENANCE"
 
 
 class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The maintenance of one broker name. until_ms: its planned end; None: no end is planned."""
+    """The maintenance of one broker name. ``until_ms``: its planned end; None: no end is planned."""
 
     by: str
     since_ms: int

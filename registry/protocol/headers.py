@@ -169,7 +169,7 @@ class WipeWritePerm(Header, frozen=True):
 
 
 class DeleteTopic(Header, frozen=True):
-    """DELETE_TOPIC_IN_NAMESRV (216); cluster_name: delete it from the brokers of this cluster only."""
+    """DELETE_TOPIC_IN_NAMESRV (216); ``cluster_name``: delete it from the brokers of this cluster only."""
 
     topic: str | None = None
     cluster_name: str | None = None

@@ -27,7 +27,7 @@ _SUCCESS: Final = with_name(ResponseCode.SUCCESS, ResponseCode)
 
 
 class SimulatedServer(NamedTuple):
-    """A name server; tls: the context for connections with TLS."""
+    """A name server; ``tls``: the context for connections with TLS."""
 
     host: str
     port: int
@@ -61,7 +61,7 @@ class Table:
         self.version = DataVersion(self.version.counter + 1, self.version.timestamp, 0)
 
     def body(self, version: int) -> bytes:
-        """The body of a registration; version: the number that the protocol has for the broker's release."""
+        """The body of a registration; ``version``: the number that the protocol has for the broker's release."""
         topics = {name: QueueData(*queues) for name, queues in self.topics.items()}
         return encode_register_body(RegisterBody(self.version, topics), version=version)
 

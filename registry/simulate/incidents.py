@@ -77,7 +77,7 @@ _Incident = Callable[[DayShape, Timeline, int, random.Random], int | None]
 def _restart(kind: OpKind, least_ms: int, shortest: float, longest: float, *, master: bool = False) -> _Incident:
     """One process ends by ``kind``, and starts again after a share of the day from ``shortest`` to ``longest``.
 
-    least_ms: it starts again no sooner. master: the process is the master of several.
+    ``least_ms``: it starts again no sooner. ``master``: the process is the master of several.
     """
 
     def restart(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int | None:

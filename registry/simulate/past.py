@@ -64,7 +64,7 @@ class PastDay:
     ) -> Outcome:
         """Write the plan to its end; if ``stop`` is set earlier, every process that is registered then unregisters.
 
-        before_leaving: awaited at the plan's end.
+        ``before_leaving``: awaited at the plan's end.
 
         Raises:
             StoreUnavailable, StoreError: from Redis. StreamGap: changes are missing, perhaps because somebody else uses

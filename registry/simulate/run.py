@@ -68,7 +68,7 @@ class Simulation:
     ) -> Outcome:
         """Play the plan to its end, or until ``stop`` is set; then unregister every process that is registered.
 
-        before_leaving: awaited at the plan's end, while the brokers that stay registered are still connected.
+        ``before_leaving``: awaited at the plan's end, while the brokers that stay registered are still connected.
 
         Raises:
             PeerUnavailable: a name server cannot be reached at the start.

@@ -44,7 +44,7 @@ _NO_FILE: Final = "is no backup of mqregistry, or its end is missing"
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first record of a file. schema: the major version of what Redis holds."""
+    """The first record of a file. ``schema``: the major version of what Redis holds."""
 
     format: int
     schema: int

@@ -98,7 +98,7 @@ async def last_chains(store: Store) -> list[tuple[int, str]]:
 async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:
     """The changes of the stream, the newest first, each with all its parts in their order.
 
-    since_ms: leave out earlier changes. before: id of an entry; leave out this entry and later entries.
+    ``since_ms``: leave out earlier changes. ``before``: id of an entry; leave out this entry and later entries.
     """
     key, end = keys.changes(store.namespace), f"({before}" if before else "+"
     parts: list[Change] = []
@@ -162,8 +162,8 @@ _numbered: Final = msgspec.json.Decoder(_Numbered)
 async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: int | None = None) -> Minutes:
     """The number of events in each of the last ``minutes``; the last minute ends at at_ms.
 
-    It reads only the last event of each minute, in one round trip: their seqs give the counts. last_seq: later events
-    are not counted.
+    It reads only the last event of each minute, in one round trip: their seqs give the counts. ``last_seq``: later
+    events are not counted.
     """
     first = await first_entry(store, CHANGES)
     if first is None:

@@ -108,7 +108,7 @@ class LeaseStore:
         """Give up every channel of this worker, its lease and its status; for a sweeper, only its status.
 
         This removes no broker (lua/include/disconnected says when a broker without channel is removed).
-        ends: False: the worker keeps its lease and status.
+        ``ends``: False: the worker keeps its lease and status.
         """
         while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, int(ends)))[1]:
             pass

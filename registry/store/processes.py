@@ -105,7 +105,7 @@ class WorkerNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweeper and its status. last_sweep_ms: by the clock of Redis; gone: its next sweep is long overdue."""
+    """A sweeper and its status. ``last_sweep_ms``: by the clock of Redis; ``gone``: its next sweep is long overdue."""
 
     id: str
     last_sweep_ms: int
@@ -202,7 +202,7 @@ async def read_front_ends_of_the_hour(store: Store) -> list[FrontEnd]:
 def front_ends_of(workers: Iterable[WorkerNow], *, seq: int, replaced: bool = False) -> list[FrontEnd]:
     """The front ends of these workers: running front ends first, by name.
 
-    replaced: also front ends that ended when a running front end has the same name and address.
+    ``replaced``: also front ends that ended when a running front end has the same name and address.
     """
     newest: dict[str, dict[int, WorkerNow]] = {}
     for worker in sorted(workers, key=lambda one: (one.facts.started_ms, one.told_ms)):
@@ -259,7 +259,7 @@ class BrokerConnections:
         self._peers = peers
 
     def of(self, who: str, channels: Mapping[bytes, bytes]) -> list[BrokerConnection]:
-        """The connections of a broker process. channels: its HASH ``channels:<who>``."""
+        """The connections of a broker process. ``channels``: its HASH ``channels:<who>``."""
         found = []
         for front_end, channel in channels.items():
             incarnation = channel.partition(b"/")[0].decode("utf-8", "replace")

@@ -37,7 +37,7 @@ _ARRAY_16: Final = b"\xdc"  # MessagePack: the header of an array with up to 65,
 
 
 class Channel(NamedTuple):
-    """A broker's connection. value: ``<worker incarnation>/<connection>``, followed by ``leases.opened_now()``."""
+    """A broker's connection. ``value``: ``<worker incarnation>/<connection>``, followed by ``leases.opened_now()``."""
 
     front_end: str
     value: str
@@ -213,7 +213,7 @@ class RouteStore:
     ) -> Touched:  # fmt: skip
         """Refresh a broker by a heartbeat without registration (322, 904). One round trip, O(1).
 
-        only_version: refresh only if this is the broker's data version; None: always.
+        ``only_version``: refresh only if this is the broker's data version; None: always.
         """
         v = only_version
         reply = await self._call(
@@ -256,7 +256,7 @@ class RouteStore:
     ) -> str:
         """Report that a broker's connection closed; returns REMOVED, KEPT or STALE (lua/channel_destroyed).
 
-        cause: why the close means that the broker ended; "" = the broker may still run.
+        ``cause``: why the close means that the broker ended; "" = the broker may still run.
         """
         return text((await self._call("channel_destroyed", who, *of, cause, up_since_ms, by=by))[0])
 
@@ -307,7 +307,7 @@ def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 
 class _Call(NamedTuple):
-    """The arguments of one call of register_broker; more: further calls follow."""
+    """The arguments of one call of register_broker; ``more``: further calls follow."""
 
     parts: Sequence[tuple[bytes, bytes]]
     dropped: Sequence[bytes]

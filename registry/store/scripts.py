@@ -77,7 +77,7 @@ def may_be_sent(name: str) -> Iterator[None]:
 def expand(path: Traversable, folder: Traversable, read: dict[str, str] | None = None) -> str:
     """A script's text; each include is inserted once, at its first use.
 
-    read: name -> text of the includes that were read for other scripts; this function adds what it reads.
+    ``read``: name -> text of the includes that were read for other scripts; this function adds what it reads.
     """
     done: set[str] = set()
     texts = {} if read is None else read

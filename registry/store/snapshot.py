@@ -69,7 +69,7 @@ async def read_head(store: Store) -> NamespaceHead:
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
     """One table, except queue data, in pages: (name, flat HASH, SET or LIST of that name). A name may come twice.
 
-    section: as the script snapshot names it, or "kv".
+    ``section``: as the script snapshot names it, or "kv".
     """
     if section == "kv":
         async for name, flat in _read_kv_section(store):
@@ -177,7 +177,7 @@ async def read_queues(
     """The queue data by brokerName: (brokerName, topic -> queue data). A name with many topics comes several times.
 
     It uses plain commands: a script needs five times as long as HGETALL to pack the same data.
-    broker_names: only these; default: all, which must be UTF-8.
+    ``broker_names``: only these; default: all, which must be UTF-8.
     """
     if broker_names is None:
         members = await read_set(store, keys.brokers(store.namespace))

@@ -167,7 +167,7 @@ class Store:
 
         If Redis lacks the script (after a restart or a failover), the call sends its text. If Redis lacks the namespace
         (it came back empty), the call makes the namespace, and runs the script again.
-        by: the author of the changes; default: this process.
+        ``by``: the author of the changes; default: this process.
         """
         script = self._scripts[name]
         script.check(arguments)
@@ -232,7 +232,7 @@ class Store:
     async def init_namespace(self, *, fresh: bool = False) -> Namespace:
         """Make the namespace, or check that it has our schema major and compat mode (else StoreError).
 
-        fresh: as of :class:`Store`.
+        ``fresh``: as of :class:`Store`.
         """
         with mapped_errors(f"namespace {self.namespace!r}"):
             epoch, schema, compat, seq, created, minor = await self._run(

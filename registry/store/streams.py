@@ -42,7 +42,7 @@ class StreamLimits(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """A reader loses entries soon, or lost some; kind: near, lost or silent (lua/trim_streams). stream "-": all."""
+    """A reader loses entries soon, or lost some; ``kind``: near, lost or silent (lua/trim_streams). stream "-": all."""
 
     kind: str
     stream: str
@@ -79,7 +79,7 @@ class ReaderPosition(msgspec.Struct, frozen=True):
 
 
 class StreamReader(msgspec.Struct, frozen=True):
-    """A reader of the streams. silent: it was silent for too long, and the trim no longer keeps entries for it."""
+    """A reader of the streams. ``silent``: it was silent for too long, and the trim no longer keeps entries for it."""
 
     seen_ms: int
     positions: dict[str, ReaderPosition] = {}
@@ -140,7 +140,7 @@ class StreamStore:
 class EntryReader:
     """Reads the entries of one stream from a moment on; it does not wait for new entries.
 
-    begin: the first moment, by the clock of Redis; or the ``position`` of an earlier EntryReader.
+    ``begin``: the first moment, by the clock of Redis; or the ``position`` of an earlier EntryReader.
     """
 
     def __init__(self, store: Store, stream: Stream, begin: int | str) -> None:
@@ -182,7 +182,7 @@ async def count_behind(store: Store, survey: Survey) -> Survey:
 
 
 class StreamEntry(NamedTuple):
-    """One entry of a stream. ms: the time in its content; the time in its id may be slightly later."""
+    """One entry of a stream. ``ms``: the time in its content; the time in its id may be slightly later."""
 
     id: str
     ms: int
@@ -293,7 +293,7 @@ def lookup_entries(
 ) -> list[bytes]:
     """Encode lookup counts as entries of limited size; each is a text of JSON members. A topic's count is in one entry.
 
-    clients: missing topic -> addresses of some clients that asked for it; another entry may have them.
+    ``clients``: missing topic -> addresses of some clients that asked for it; another entry may have them.
     """
     entries: list[bytes] = []
     members: dict[str, list[bytes]] = {}

@@ -72,7 +72,7 @@ NAMES = ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTa
 
 
 def java_tables(tables: Tables, lives: Iterable[JavaLiveInfo] | None) -> JavaTables:
-    """All five tables, sorted by name; lives: the live info of broker processes, None: unknown."""
+    """All five tables, sorted by name; ``lives``: the live info of broker processes, None: unknown."""
     return JavaTables(
         topic_queue_table={
             topic: [

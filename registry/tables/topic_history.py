@@ -24,7 +24,7 @@ Route = dict[str, Place]
 
 
 class RouteStep(NamedTuple):
-    """A change of the route. change: the event, without its other topics."""
+    """A change of the route. ``change``: the event, without its other topics."""
 
     change: Change
     before: Route

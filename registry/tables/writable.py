@@ -33,7 +33,7 @@ def is_system_topic(tables: Tables, topic: str) -> bool:
 def is_writable(brokers: Mapping[str, BrokerRow], queue_datas: Mapping[str, QueueData]) -> bool:
     """Whether a producer finds a queue: write permission and write queues at a brokerName with a master.
 
-    queue_datas: of one topic, by brokerName.
+    ``queue_datas``: of one topic, by brokerName.
     """
     return any(
         data.perm & PERM_WRITE

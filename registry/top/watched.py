@@ -28,7 +28,7 @@ _PAGES: Final = 20
 
 
 class ShownRates(NamedTuple):
-    """Rates a second over the last minute. missing: lookups of unknown topics, which ``lookups`` includes."""
+    """Rates a second over the last minute. ``missing``: lookups of unknown topics, which ``lookups`` includes."""
 
     lookups: float
     missing: float

@@ -82,7 +82,7 @@ def tls(settings: Settings) -> Iterator[Finding]:
 
 
 def ports(settings: Settings, ours: Collection[int]) -> Iterator[Finding]:
-    """Whether the ports are free, or held by this registry; ours: the process ids of its workers here."""
+    """Whether the ports are free, or held by this registry; ``ours``: the process ids of its workers here."""
     ours = {*ours, *map(_parent, ours)}  # the parent of a worker holds the ports, too
     for what, port in (("port", settings.listen_port), ("HTTP port", settings.effective_http_port)):
         if port:

@@ -25,7 +25,7 @@ class Comparing:
     A cell is one value that is compared, e.g. the permission of a topic at a broker name. A change reaches one side
     before the other, so a cell may differ for a moment. Cells that differ are read again soon, at all sides at the same
     moment; a cell counts only if it differed at every look for longer than ``lasting_ms``.
-    topics, kv_namespaces: see :func:`look_at`.
+    ``topics``, ``kv_namespaces``: see :func:`look_at`.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | 
 def clients_in(file: Path, port: int, brokers: Collection[str]) -> list[str]:
     """The clients that are connected to a name server on another machine, without brokers.
 
-    file: what ``ss -Htn state established '( sport = :PORT )'`` printed on that machine.
+    ``file``: what ``ss -Htn state established '( sport = :PORT )'`` printed on that machine.
 
     Raises:
         click.UsageError: the file cannot be read, is older than ten minutes, or has lines of another form.

@@ -23,7 +23,7 @@ _LAKE: Final = "lake@"
 
 
 class Ways(NamedTuple):
-    """How sides are reached. namespace: for a side without #NAME; None: the namespace in the settings."""
+    """How sides are reached. ``namespace``: for a side without #NAME; None: the namespace in the settings."""
 
     timeout_s: float
     tls: ssl.SSLContext | None

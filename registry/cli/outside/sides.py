@@ -35,7 +35,7 @@ _SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that 
 
 
 class ListedNames(NamedTuple):
-    """The names that a side lists. topics: None if it cannot list them. A name server lists no KV namespaces."""
+    """The names that a side lists. ``topics``: None if it cannot list them. A name server lists no KV namespaces."""
 
     topics: Collection[str] | None
     kv_namespaces: Collection[str] = ()
@@ -48,7 +48,7 @@ class Side(Protocol):
     what: str
 
     async def list_names(self, topics: Collection[str] | None) -> ListedNames:
-        """List the names that this side has, before ``look``. topics: only these; None: all."""
+        """List the names that this side has, before ``look``. ``topics``: only these; None: all."""
 
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
         """Read the tables: routes only of these topics, and KV of a name server only in these namespaces."""
@@ -188,7 +188,7 @@ def _content(
 
 
 class SidesSeen(NamedTuple):
-    """The result of a look. contents: side -> content. errors: side -> why it could not be read."""
+    """The result of a look. ``contents``: side -> content. ``errors``: side -> why it could not be read."""
 
     contents: dict[str, Content]
     errors: dict[str, str]

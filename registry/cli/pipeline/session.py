@@ -32,7 +32,7 @@ class SparkStart(NamedTuple):
 
     @contextlib.contextmanager
     def session(self, *, err: bool = False) -> Iterator[Any]:
-        """A session of Spark while in the context. err: say on stderr, not on stdout, which jars it fetches."""
+        """A session of Spark while in the context. ``err``: say on stderr, not on stdout, which jars it fetches."""
         from mqregistry.pipeline.spark.session import ending, open_session
 
         spark = open_session(

@@ -64,7 +64,7 @@ def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Pa
 
 
 class LakePast:
-    """The past of a namespace in a lake, for the console's time travel; lake: its folder or URI."""
+    """The past of a namespace in a lake, for the console's time travel; ``lake``: its folder or URI."""
 
     def __init__(self, lake: str, namespace: str) -> None:
         with extra("spark"):

@@ -76,7 +76,7 @@ async def _read(store: Store, settings: Settings) -> JavaTables:
 
 
 async def one_name_server(given: str, option: str, why: str = "") -> NameServerAddress:
-    """The name server that an option names; why: the end of the error if the option names several."""
+    """The name server that an option names; ``why``: the end of the error if the option names several."""
     try:
         found = await NameServerAddresses(given).refresh()
     except ConfigError as error:

@@ -37,7 +37,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The answers of all name servers; differ: the requests that they answered differently."""
+    """The answers of all name servers; ``differ``: the requests that they answered differently."""
 
     answers: list[ProbeAnswer]
     differ: list[str]

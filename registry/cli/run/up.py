@@ -66,7 +66,7 @@ def up(config_file: Path | None, print_config: bool, console: bool, **flags: Any
 async def run_console(settings: Settings, port: int | None = None) -> None:
     """Run the console in a process of its own until this one ends; if the console fails, everything else goes on.
 
-    port: None: 4 more than the port of the name server.
+    ``port``: None: 4 more than the port of the name server.
     """
     port = port or settings.listen_port + _CONSOLE_PORT
     arguments = ("console", "--redis", settings.redis, "--namespace", settings.namespace, "--port", str(port))

@@ -107,7 +107,7 @@ async def export(store: Store, as_json: bool) -> None:
 
 
 class KvSet(msgspec.Struct, frozen=True):
-    """A key that an import sets; before: its present value, None: it has none."""
+    """A key that an import sets; ``before``: its present value, None: it has none."""
 
     kv_namespace: str
     key: str

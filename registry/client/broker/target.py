@@ -23,8 +23,8 @@ class RegistrationRefused(RegistryError):
 class RegistrationAnswer(NamedTuple):
     """The content of the answer to an accepted registration.
 
-    master_addr, ha_server_addr: "" if the broker is a master, or its brokerName has no master now.
-    order_topic_config: topic -> order configuration; None when the answer has none (``docs/semantics.md`` 26).
+    ``master_addr``, ``ha_server_addr``: "" if the broker is a master, or its brokerName has no master now.
+    ``order_topic_config``: topic -> order configuration; None when the answer has none (``docs/semantics.md`` 26).
     """
 
     master_addr: str = ""
@@ -35,12 +35,14 @@ class RegistrationAnswer(NamedTuple):
 class RegistrationResult(NamedTuple):
     """The result of the last registration at one server.
 
-    server: the address of the name server; for Redis its URL and namespace.
-    status: ``registered``; ``unchanged``: the server had the table already (322); ``sent``: oneway, without an answer;
+    ``server``: the address of the name server; for Redis its URL and namespace.
+    ``status``: ``registered``; ``unchanged``: the server had the table already (322); ``sent``: oneway, without an
+    answer;
         ``refused``: the server answered with an error; ``failed``: it did not answer.
-    at: when the registration ended, in seconds since 1970. elapsed_ms: how long it took.
-    error: what went wrong; "" unless refused or failed. failures: registrations in a row that failed or were refused.
-    answer, data_version: the answer to the last accepted registration, and the version of its table.
+    ``at``: when the registration ended, in seconds since 1970. ``elapsed_ms``: how long it took.
+    ``error``: what went wrong; "" unless refused or failed. ``failures``: registrations in a row that failed or were
+    refused.
+    ``answer``, ``data_version``: the answer to the last accepted registration, and the version of its table.
     """
 
     server: str

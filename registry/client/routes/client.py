@@ -213,7 +213,7 @@ class RouteClient:
         """Return the queues for sending to a topic, which is in use from now on (tryToFindTopicPublishInfo).
 
         It asks a name server only if no queues are known. A topic that does not exist gets the queues of the default
-        topic: a broker makes the topic with the first message.
+        ``topic``: a broker makes the topic with the first message.
 
         Raises:
             RemoteProtocolError: the topic has no known route, and the answer of the name server cannot be read.

@@ -31,7 +31,7 @@ _ASK_AGAIN_S: Final = 300.0
 class RoutePush:
     """Asks for each route that a name server announces as changed.
 
-    in_use_changed: set when the set of topics in use has changed.
+    ``in_use_changed``: set when the set of topics in use has changed.
     """
 
     def __init__(self, updater: RouteUpdater, in_use_changed: asyncio.Event, *, answer_s: float) -> None:

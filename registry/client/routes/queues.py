@@ -38,8 +38,8 @@ class MessageQueue(NamedTuple):
 class PublishInfo(msgspec.Struct, frozen=True):
     """The queues to which an application may send the messages of a topic (TopicPublishInfo).
 
-    order: the queues come from the topic's order configuration, which also has the queues of brokers that are away.
-    queues: sorted by broker_name, of a static topic by queue id; with ``order`` in the order of the configuration.
+    ``order``: the queues come from the topic's order configuration, which also has the queues of brokers that are away.
+    ``queues``: sorted by broker_name, of a static topic by queue id; with ``order`` in the order of the configuration.
     """
 
     order: bool

@@ -39,7 +39,7 @@ _decoder = msgspec.json.Decoder(_RouteFileContent)
 class RouteFile:
     """A file of routes, which one client writes. Errors of the file are only logged.
 
-    kept: topic -> its route in the file, now or after the next ``write``.
+    ``kept``: topic -> its route in the file, now or after the next ``write``.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -15,7 +15,7 @@ from .queues import MessageQueue, PublishInfo, publish_info, route_changed, stat
 
 
 class FoundBroker(NamedTuple):
-    """A broker process to read from (FindBrokerResult). is_slave: it is not the master."""
+    """A broker process to read from (FindBrokerResult). ``is_slave``: it is not the master."""
 
     broker_addr: str
     is_slave: bool

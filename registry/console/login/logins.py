@@ -42,8 +42,8 @@ class LoginAnswer(NamedTuple):
 class Logins:
     """The login of one namespace of a console.
 
-    all: the logins of all namespaces of this console. A secret is tried in each of them, so that the answer does not
-    show which namespaces exist; failed tries are counted for all of them together.
+    ``all``: the logins of all namespaces of this console. A secret is tried in each of them, so that the answer does
+    not show which namespaces exist; failed tries are counted for all of them together.
 
     Args:
         root_path: the path of the cookie over HTTP; over HTTPS the cookie is for the whole host.

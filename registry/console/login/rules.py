@@ -22,7 +22,7 @@ class Rules:
     """The last known policy of a namespace; this class only reads.
 
     While Redis is away, or has older rules than these (front ends restore what it lost), the known rules stay in force,
-    so denied requests stay denied. use: called with each policy that comes into force after the first.
+    so denied requests stay denied. ``use``: called with each policy that comes into force after the first.
     """
 
     def __init__(self, store: Store, use: Callable[[Policy], object] = lambda _: None) -> None:

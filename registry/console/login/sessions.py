@@ -58,7 +58,7 @@ class Sessions:
     def find(self, value: str, policy: Policy, *, used: bool) -> Session | None:
         """The session of a cookie; None: there is none, or it is over.
 
-        used: the user did something, so the idle time begins again.
+        ``used``: the user did something, so the idle time begins again.
         """
         session = self._sessions.get(_digest(value))
         if session is None or not self.is_on(session, policy):

@@ -52,7 +52,7 @@ class Tries:
         _keep_newest(self._let_in, (user, _key(source)))
 
     def failed(self, source: Address | None, user: str = "") -> None:
-        """Note that a try from this address was wrong. user: the user whose name was given; "": no user has it."""
+        """Note that a try from this address was wrong. ``user``: the user whose name was given; "": no user has it."""
         if user:
             self._of_user.setdefault(user, deque(maxlen=MOST_TRIES)).append(self._clock())
             _keep_newest(self._of_user, user)

@@ -22,7 +22,7 @@ _IGNORED: Final = marked("set for all front ends, but ignored")
 
 
 class Setting(NamedTuple):
-    """A setting of the namespace. source: where its value comes from."""
+    """A setting of the namespace. ``source``: where its value comes from."""
 
     key: str
     value: str
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
 
 class OwnSetting(NamedTuple):
-    """A setting with which front ends were started. counts: whether its value is in force there, in words."""
+    """A setting with which front ends were started. ``counts``: whether its value is in force there, in words."""
 
     key: str
     value: str

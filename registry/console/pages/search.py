@@ -24,7 +24,7 @@ MOST: Final = 30
 
 
 class Found(NamedTuple):
-    """Something with the text in its name. path: the address of its page."""
+    """Something with the text in its name. ``path``: the address of its page."""
 
     kind: str
     name: str

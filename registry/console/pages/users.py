@@ -100,7 +100,7 @@ def _key(row: RefusedSummary) -> str:
 
 
 async def allow(store: Store, key: str) -> Preview:
-    """Add the rule that allows refused requests; key: of a :class:`RefusedRow`."""
+    """Add the rule that allows refused requests; ``key``: of a :class:`RefusedRow`."""
     policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
     row = next((one for one in refused if _key(one) == key), None)
     if row is None:

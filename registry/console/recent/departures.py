@@ -82,8 +82,8 @@ class Departure(NamedTuple):
 def depart(gone: Iterable[Gone], rows: Mapping[str, BrokerRow]) -> list[Departure]:
     """The departures, the latest first.
 
-    gone: processes that left. A process is back once its brokerName has its broker id again, at any address: a
-    recreated pod has a new address. rows: the broker rows now.
+    ``gone``: processes that left. A process is back once its brokerName has its broker id again, at any address: a
+    recreated pod has a new address. ``rows``: the broker rows now.
     """
     away = [one for one in gone if one.moment.kind != REPLACED and not _is_back(one, rows)]
     return sorted(_group(away), key=lambda one: -one.until_ms)

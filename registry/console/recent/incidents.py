@@ -24,7 +24,8 @@ def incidents(
 ) -> list[ConsoleFinding]:
     """What happened to brokers: departures, shared addresses, lost write permission, maintenance.
 
-    departures: without the dismissed ones. perm_changes: the last change of write permission of each brokerName.
+    ``departures``: without the dismissed ones. ``perm_changes``: the last change of write permission of each
+    brokerName.
     """
     at_work = maintained(tables.kv)
     return [

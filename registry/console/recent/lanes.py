@@ -68,7 +68,7 @@ class Moment(NamedTuple):
 
 
 class Lane:
-    """One process under one broker name. before: whether it was there before its first kept moment."""
+    """One process under one broker name. ``before``: whether it was there before its first kept moment."""
 
     def __init__(self, *, before: bool) -> None:
         self.before = before
@@ -95,7 +95,7 @@ class Lane:
         return there
 
     def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
-        """The lane as SVG, which says the same in words. since_ms: nothing is known before."""
+        """The lane as SVG, which says the same in words. ``since_ms``: nothing is known before."""
         pixel_ms = span_ms // _WIDTH
         key = now_ms // pixel_ms, span_ms, since_ms, time_zone_name(), language()
         if self._drawn is None or self._drawn[0] != key:

@@ -17,7 +17,7 @@ _RETRY_S = 1.0
 
 
 class Rereading(ABC):
-    """Counts from a stream of a namespace; every_s: how long new entries may wait."""
+    """Counts from a stream of a namespace; ``every_s``: how long new entries may wait."""
 
     def __init__(self, state: State, stream: Stream, every_s: float) -> None:
         self._state = state

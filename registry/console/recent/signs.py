@@ -86,7 +86,7 @@ _number: Final = msgspec.json.Decoder(_NumberedEntry)
 
 
 async def streams_by(store: Store, now: Survey, at_ms: int) -> dict[Stream, StreamThen]:
-    """The streams at an instant; now: what they hold now."""
+    """The streams at an instant; ``now``: what they hold now."""
     return {one: await _stream_by(store, one, now.streams[one], at_ms, now.now_ms) for one in STREAMS}
 
 

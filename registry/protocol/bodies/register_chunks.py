@@ -94,7 +94,7 @@ class _Span(NamedTuple):
 class ChunkedBody:
     """A body that was cut into chunks; its methods decode it.
 
-    chunks: all chunks in their order, after a method has decoded the body.
+    ``chunks``: all chunks in their order, after a method has decoded the body.
     """
 
     def __init__(self, text: bytes, spans: Sequence[_Span], now_ms: int) -> None:

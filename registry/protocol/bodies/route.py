@@ -139,7 +139,7 @@ def encode_cluster_info(
 ) -> bytes:
     """Write the cluster table (106); broker ids have no quotes in any version, names are sorted.
 
-    acting_master: write enableActingMaster and zoneName, as in 5.x.
+    ``acting_master``: write enableActingMaster and zoneName, as in 5.x.
     """
     brokers = ((name, broker_json(name, row, False, acting_master=acting_master)) for name, row in rows.items())
     names = {cluster: sorted(of_cluster) for cluster, of_cluster in sorted(clusters.items())}

@@ -28,7 +28,7 @@ _kept_lists: Final[dict[tuple[tuple[str, ...], bool, bool], tuple[list[BrokerRow
 
 
 def broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
-    """Encode one broker; acting_master: with enableActingMaster and zoneName, as in 5.x."""
+    """Encode one broker; ``acting_master``: with enableActingMaster and zoneName, as in 5.x."""
     known = _kept_brokers.setdefault((quoted_keys, acting_master), {})
     kept = known.get(name)
     if kept is not None and kept[0] is row:

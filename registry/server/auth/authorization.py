@@ -38,8 +38,9 @@ _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 class Authorization:
     """The decisions of one policy on the requests of one worker.
 
-    enforces: the mode is enforce, so refused requests are not executed. keeps: the last read is a lookup that a cache
-    may answer from now on for all connections of which :meth:`may_ask_open` is true. signer: who signed that lookup.
+    ``enforces``: the mode is enforce, so refused requests are not executed. ``keeps``: the last read is a lookup that a
+    cache may answer from now on for all connections of which :meth:`may_ask_open` is true. ``signer``: who signed that
+    lookup.
 
     Args:
         require_tls: whether rights that write need TLS, loopback, or a network that the user is bound to.
@@ -66,7 +67,7 @@ class Authorization:
         self._open_lookups = OpenLookups(policy)
 
     def of_read(self, command: Command, sender: Peer, topics: Collection[str] = ()) -> Refusal | None:
-        """Why a read is refused; None: it is allowed. topics: the topics of a route watch."""
+        """Why a read is refused; None: it is allowed. ``topics``: the topics of a route watch."""
         self.keeps = False
         try:
             own = self.own_caller(sender)

@@ -49,14 +49,17 @@ class LastDecision(NamedTuple):
 class Peer:
     """The other end of a connection, as rules, limits and the handlers of requests see it.
 
-    address: of the client, for the log. host: the host on which limits depend: the client's, or the balancer's if its
-        PROXY header is not believed. source: the host on which rules depend; "" = not known. via: the balancer that
-        the connection came through; "" = none.
-    caller: who sent the write that is executed; None: authentication is off. last_caller: the last known user who sent
-        a request. own_caller: the sender of unsigned requests; None: not found yet for the policy in force.
-    channel: the connection's name in Redis. closed_as, was_reset: how the connection ended. hung_up: the peer is known
+    ``address``: of the client, for the log. ``host``: the host on which limits depend: the client's, or the balancer's
+    if its
+        PROXY header is not believed. ``source``: the host on which rules depend; "" = not known. ``via``: the balancer
+        that the connection came through; "" = none.
+    ``caller``: who sent the write that is executed; None: authentication is off. ``last_caller``: the last known user
+    who sent
+        a request. ``own_caller``: the sender of unsigned requests; None: not found yet for the policy in force.
+    ``channel``: the connection's name in Redis. ``closed_as``, ``was_reset``: how the connection ended. ``hung_up``:
+    the peer is known
         to have closed it: nobody reads an answer then, and the brokers that it registered are removed at once.
-    said_s: when the write that is executed was sent; heard_s: when a broker last sent a sign of life over this
+    ``said_s``: when the write that is executed was sent; ``heard_s``: when a broker last sent a sign of life over this
         connection, 0: never (time.perf_counter()).
     """
 

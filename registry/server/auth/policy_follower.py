@@ -28,7 +28,7 @@ NO_USERS: Final = Policy(Mode.ENFORCE)
 
 
 class PolicyFollower:
-    """The rules of one worker. policy: the rules in force; None: none were read yet.
+    """The rules of one worker. ``policy``: the rules in force; None: none were read yet.
 
     Args:
         use: called with each policy that comes into force.

@@ -41,7 +41,7 @@ MADE_UP: Final = 200
 
 
 class _Count:
-    """Requests of one kind since the last report. enforced: the last request was refused, not only observed."""
+    """Requests of one kind since the last report. ``enforced``: the last request was refused, not only observed."""
 
     __slots__ = ("enforced", "last", "times")
 
@@ -54,7 +54,7 @@ class _Count:
 class Tally:
     """The counts of one worker's decisions, and the refused requests that it has not reported yet.
 
-    last_anonymous_write_s: when an unknown sender last changed something against the rules (unix time); 0 = never.
+    ``last_anonymous_write_s``: when an unknown sender last changed something against the rules (unix time); 0 = never.
 
     Args:
         front_end: its name in Redis.

@@ -93,7 +93,7 @@ class Counters:
         self.requests[request_code if request_code in _KNOWN_REQUESTS else _OTHER, code_of(reply)] += 1
 
     def took(self, group: str, since_s: float) -> None:
-        """Count the time that a request took; since_s: its start, as ``perf_counter`` gave it."""
+        """Count the time that a request took; ``since_s``: its start, as ``perf_counter`` gave it."""
         self.durations[group].add(perf_counter() - since_s)
 
     def wrote(self, request_code: int, reply: bytes, since_s: float) -> None:

@@ -53,7 +53,7 @@ class Failures:
         return ""
 
     def failed(self, host: str, user: str = "") -> None:
-        """Count a wrong signature; user: "" if it names no known user."""
+        """Count a wrong signature; ``user``: "" if it names no known user."""
         now_ns, account = self._clock_ns(), self._account_of(host)
         if not self._failing.is_in_use(account, now_ns):
             self._failing.take(account, now_ns, for_ns=_MEMORY_S * SECOND_NS)

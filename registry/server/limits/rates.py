@@ -53,7 +53,7 @@ _KIND_OF: Final[dict[int, Kind]] = {
 
 
 class _Limit:
-    """One limit and its counts; buckets: None while the setting limits no rate."""
+    """One limit and its counts; ``buckets``: None while the setting limits no rate."""
 
     def __init__(self, setting: str) -> None:
         self.key = options()[setting].key
@@ -72,7 +72,7 @@ class _Limit:
 
 
 class _Kind(NamedTuple):
-    """The limits of one kind of event; mode: the name of its setting "off", "observe" or "enforce"."""
+    """The limits of one kind of event; ``mode``: the name of its setting "off", "observe" or "enforce"."""
 
     what: str
     mode: str
@@ -193,7 +193,7 @@ class Rates:
             self.check(kind, host)
 
     def check_registration(self, host: str, *, is_new: bool) -> None:
-        """Count a registration that differs from the broker's last one; is_new: the broker is not in the tables."""
+        """Count a registration that differs from the broker's last one; ``is_new``: the broker is not in the tables."""
         self.check("writes", host)
         if is_new:
             self.check("new_brokers", host)

@@ -30,7 +30,7 @@ _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class TablesAwaited(Exception):
-    """A request needs the tables, which are still being read; early: lets the connection wait for them."""
+    """A request needs the tables, which are still being read; ``early``: lets the connection wait for them."""
 
     def __init__(self, early: EarlyLookups) -> None:
         super().__init__()

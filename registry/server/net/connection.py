@@ -260,7 +260,7 @@ class ServerConnection(OpenConnection):
             slice_.end()
 
     def _wait_for(self, wait: Callable[[ServerConnection], None], frames: list[bytes]) -> None:
-        """Pause reading, and keep these frames until :meth:`go_on` is called; wait: arranges this call."""
+        """Pause reading, and keep these frames until :meth:`go_on` is called; ``wait``: arranges this call."""
         self._backlog = frames + self._backlog
         if not self._is_waiting:
             self._is_waiting = True

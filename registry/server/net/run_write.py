@@ -29,7 +29,7 @@ _LATE_S = 0.1
 
 
 class WriteQueue:
-    """The writes of one connection, in the order in which they came. bytes: the memory of unfinished writes.
+    """The writes of one connection, in the order in which they came. ``bytes``: the memory of unfinished writes.
 
     The connection refers to this queue, but the queue does not refer back: such a cycle might never be freed
     (registry/server/process/memory.py).

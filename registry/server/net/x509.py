@@ -27,7 +27,7 @@ _VERSION: Final = 0xA0
 
 
 class CertificateId(NamedTuple):
-    """Identifies a certificate. issuer: its CA's name, DER. serial: the number that the CA gave it."""
+    """Identifies a certificate. ``issuer``: its CA's name, DER. ``serial``: the number that the CA gave it."""
 
     issuer: bytes
     serial: int

@@ -32,7 +32,7 @@ WHAT_STRANGERS_MAY: Final = (
 
 
 class Authentication:
-    """The rules of one worker; warns: whether this worker logs what unknown senders may do."""
+    """The rules of one worker; ``warns``: whether this worker logs what unknown senders may do."""
 
     def __init__(self, store: Store, context: RequestContext, front_end: str, *, warns: bool) -> None:
         policies = PolicyStore(store)

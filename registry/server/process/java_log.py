@@ -47,7 +47,7 @@ async def log_kv(kv: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def log_removal(applied: Applied, tables: Tables) -> None:
-    """Log a change if it removed rows; tables: as they are after the change."""
+    """Log a change if it removed rows; ``tables``: as they are after the change."""
     if logger.isEnabledFor(logging.INFO):
         for line in removal_lines(applied, tables):
             logger.info("%s", line)

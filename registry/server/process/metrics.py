@@ -27,7 +27,7 @@ UNSWEPT_S: Final = 30.0
 
 
 class Status(msgspec.Struct, kw_only=True, frozen=True):
-    """The members of a worker's status line that /metrics and /readyz use. gauges: those of ``OF_WORKERS``."""
+    """The members of a worker's status line that /metrics and /readyz use. ``gauges``: those of ``OF_WORKERS``."""
 
     ready: bool = False
     draining: bool = False

@@ -41,7 +41,7 @@ class LastBody(NamedTuple):
 
 
 class ChunkCache:
-    """The chunks of one worker; encode: encodes topics as the registration script wants them."""
+    """The chunks of one worker; ``encode``: encodes topics as the registration script wants them."""
 
     def __init__(self, encode: Callable[[dict[str, QueueData]], EncodedTopics]) -> None:
         self.known: Final[MutableMapping[bytes, TopicChunk]] = WeakValueDictionary()

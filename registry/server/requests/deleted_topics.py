@@ -11,7 +11,8 @@ from ..view.view import Applied
 class DeletedTopics:
     """The topics that were deleted since the tables were read.
 
-    are_restored: a registration with an unchanged DataVersion brings deleted topics back (5.x), so none is remembered.
+    ``are_restored``: a registration with an unchanged DataVersion brings deleted topics back (5.x), so none is
+    remembered.
     """
 
     def __init__(self, *, are_restored: bool) -> None:

@@ -30,7 +30,7 @@ _AFTER_S: Final = 0.5
 
 
 class AnsweringPlace(Protocol):
-    """Answers the requests of a worker; early: answers lookups before there are tables."""
+    """Answers the requests of a worker; ``early``: answers lookups before there are tables."""
 
     early: EarlyLookups | None
 

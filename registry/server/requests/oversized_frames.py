@@ -17,7 +17,7 @@ _SPLITS: Final = (
 
 
 def oversized_reply(replies: Replies, length: int, came: bytes) -> bytes | None:
-    """Code 1 to a request whose frame has too many bytes (length); came: its first bytes.
+    """Code 1 to a request whose frame has too many bytes (length); ``came``: its first bytes.
 
     None: the frame gets no answer, or its header is longer than these first bytes.
     """

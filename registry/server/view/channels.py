@@ -41,7 +41,7 @@ def _unreachable(who: str, connection: Peer) -> str:
 class _Close(NamedTuple):
     """A connection of a broker closed at ``at_s`` (time.perf_counter()).
 
-    cause: why the broker is removed; "" = the close is no reason to remove it.
+    ``cause``: why the broker is removed; "" = the close is no reason to remove it.
     """
 
     who: str
@@ -93,7 +93,7 @@ class ChannelOwner:
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
 
     def by(self, connection: Peer, caller: Caller | None) -> By:
-        """The author of events that a request over this connection, or its end, causes. caller: the sender."""
+        """The author of events that a request over this connection, or its end, causes. ``caller``: the sender."""
         how, user = (str(caller.how), caller.name) if caller is not None and caller.name else (ANONYMOUS, None)
         return By(how, user, connection.address, connection.via or None, self._name)
 

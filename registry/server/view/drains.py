@@ -24,7 +24,7 @@ _ADDRESSES_MOST: Final = 20
 
 
 class RoutesAsked:
-    """The routes that one connection looked up. note: called with the route of each lookup.
+    """The routes that one connection looked up. ``note``: called with the route of each lookup.
 
     ``note`` only appends to a list; ``routes`` makes a set of it later. With thousands of connections, a set would
     rarely be in a cache of the processor.
@@ -53,7 +53,7 @@ class RoutesAsked:
 
 
 class DrainClient(Protocol):
-    """A connection. active_at_s: when data last came over it."""
+    """A connection. ``active_at_s``: when data last came over it."""
 
     address: str
     asked: RoutesAsked

@@ -34,9 +34,9 @@ class Follower:
     A reader of the change stream does not see that the stream is gone, that Redis has lost changes, or that the
     connection hangs. :class:`mqregistry.server.view.lease_loop.LeaseLoop` sees it, and has the tables read again.
 
-    heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). losses: how
-    often Redis was found to have lost changes. lag_ms: the age of the last change when it was applied.
-    visible_after: a histogram of the ages of all changes.
+    ``heard_at``: when the change stream was last read, with or without changes (time.monotonic, seconds). ``losses``:
+    how often Redis was found to have lost changes. ``lag_ms``: the age of the last change when it was applied.
+    ``visible_after``: a histogram of the ages of all changes.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.

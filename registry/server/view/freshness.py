@@ -10,11 +10,12 @@ from typing import Final
 class Seen(Enum):
     """What the follower and the lease loop find out about Redis; :class:`Freshness` says what follows.
 
-    LOADED: the tables were read. IN_STEP: a lease renewal shows that the view has every change of Redis, and the change
-    stream can be read. BROKERS_AWAITED: the same, but after a loss some brokers may still have to register again.
-    UNHEARD: the change stream cannot be read, or Redis answered a renewal with an error. CONTRADICTED: Redis is in
-    another state than the view, or entries of the change stream are missing. UNANSWERED, ANSWERED: Redis did not
-    answer, or answered, a lease renewal.
+    ``LOADED``: the tables were read. ``IN_STEP``: a lease renewal shows that the view has every change of Redis, and
+    the change stream can be read. ``BROKERS_AWAITED``: the same, but after a loss some brokers may still have to
+    register again.
+    ``UNHEARD``: the change stream cannot be read, or Redis answered a renewal with an error. ``CONTRADICTED``: Redis is
+    in another state than the view, or entries of the change stream are missing. ``UNANSWERED``, ``ANSWERED``: Redis did
+    not answer, or answered, a lease renewal.
     """
 
     LOADED = "loaded"

@@ -36,7 +36,7 @@ _MAX_NAME_CHARS: Final = 255
 class LookupCounts:
     """Counts of the answers to 105 since the last :meth:`drain`: routes by topic, and code 17 by missing name.
 
-    in_vain: the last missing name, until :meth:`asked_by` has noted its client; "" = none.
+    ``in_vain``: the last missing name, until :meth:`asked_by` has noted its client; "" = none.
 
     Args:
         kept: the kept answers by topic; each has its own count.

@@ -18,7 +18,7 @@ from .view import Applied, View
 
 
 class KeptAnswer:
-    """An encoded route. asked: how often it was the answer; LookupCounts takes this count, and sets it to 0.
+    """An encoded route. ``asked``: how often it was the answer; LookupCounts takes this count, and sets it to 0.
 
     LookupCache has the same object, so it is never replaced while its topic exists.
     """
@@ -33,8 +33,8 @@ class KeptAnswer:
 class RouteAnswers:
     """The encoded answers of one worker; listens to the view.
 
-    quoted, bare: kept routes by topic, in standard JSON, and in fastjson's JSON with bare number keys.
-    on_gone: called with a removed topic and the ``asked`` of its kept answer.
+    ``quoted``, ``bare``: kept routes by topic, in standard JSON, and in fastjson's JSON with bare number keys.
+    ``on_gone``: called with a removed topic and the ``asked`` of its kept answer.
     """
 
     def __init__(self, view: View, behaviour: Behaviour = FIVE) -> None:

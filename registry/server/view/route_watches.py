@@ -82,7 +82,7 @@ class RouteWatches:
         return len(self._held)
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """Take in that the view has loaded the tables again; epoch, seq: of these tables."""
+        """Take in that the view has loaded the tables again; ``epoch``, ``seq``: of these tables."""
         self._epoch, self._seq = epoch, seq
         self.all_changed()
 

@@ -39,15 +39,19 @@ class LastEntry(NamedTuple):
 class View:
     """The tables that a worker serves: the tables of Redis after the change ``seq``.
 
-    epoch: names the data set of the namespace. seq: the number of the last change; it counts every change of the
-        namespace. last_ms: the latest time of a change. losses: how often Redis lost changes, by lease renewals.
-    lives: live info of the brokers. history: the last changes. last_entry: the last entry of the change stream that was
+    ``epoch``: names the data set of the namespace. ``seq``: the number of the last change; it counts every change of
+    the
+        namespace. ``last_ms``: the latest time of a change. ``losses``: how often Redis lost changes, by lease
+        renewals.
+    ``lives``: live info of the brokers. ``history``: the last changes. ``last_entry``: the last entry of the change
+    stream that was
         read; None: the stream has had none.
-    load_id: changes whenever the tables are read from Redis. What somebody remembers about the tables is valid only
+    ``load_id``: changes whenever the tables are read from Redis. What somebody remembers about the tables is valid only
         while it stays the same.
-    freshness: what answers may rely on. has_lost: Redis has lost changes that the tables have; they are being restored,
+    ``freshness``: what answers may rely on. ``has_lost``: Redis has lost changes that the tables have; they are being
+    restored,
         and no write starts.
-    awaited: brokers that were restored after a loss and have not registered since -> when they were restored
+    ``awaited``: brokers that were restored after a loss and have not registered since -> when they were restored
         (time.monotonic); None: the brokers before the last loss are not known.
     """
 

@@ -118,7 +118,7 @@ class PolicyStore:
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
         """Send a change; returns the new revision. None: ``revision`` is no longer the one in Redis.
 
-        users: changed user -> its JSON, b"": it was removed.
+        ``users``: changed user -> its JSON, b"": it was removed.
         """
         flat: list[Any] = [part for pair in users.items() for part in pair]
         reply = await self._call("change_auth", revision, mode.value, *flat)

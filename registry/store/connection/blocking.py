@@ -24,7 +24,7 @@ Entry = tuple[bytes, list[bytes]]
 
 
 class StreamInfo(NamedTuple):
-    """A stream at one moment. first, last: None: it is empty. max_deleted: None before Redis 7."""
+    """A stream at one moment. ``first``, ``last``: None: it is empty. ``max_deleted``: None before Redis 7."""
 
     first: Entry | None
     last: Entry | None

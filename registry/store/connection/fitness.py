@@ -52,7 +52,7 @@ def _measured(check: str, found: str, *, fits: bool, expected: str, advice: str)
 def server_findings(info: Info, url: str) -> Iterator[Finding]:
     """The conditions for the start of a front end (``wrong``: it does not start), and its warnings.
 
-    info: the sections server, memory and persistence.
+    ``info``: the sections server, memory and persistence.
     """
     where = without_password(url)
     version = str(info.get("redis_version", "0"))
@@ -112,7 +112,7 @@ def _first(numbers: tuple[int, ...], least: int) -> str:
 def state_findings(info: Info, url: str) -> Iterator[Finding]:
     """Findings about role, cluster, persistence, memory and scripts.
 
-    info: the sections server, memory, persistence, replication, cluster and commandstats.
+    ``info``: the sections server, memory, persistence, replication, cluster and commandstats.
     """
     if info.get("role") == "slave":
         yield Finding(

@@ -42,11 +42,12 @@ _QUOTED: Final = (
 class RedisAddress(NamedTuple):
     """The address of a Redis, and its login.
 
-    form: ``sentinel``, ``cluster``, or ``""`` for one server; then only ``url`` has the address.
-    login: username, password and TLS options under redis-py's names; for one server only a password from outside the
+    ``form``: ``sentinel``, ``cluster``, or ``""`` for one server; then only ``url`` has the address.
+    ``login``: username, password and TLS options under redis-py's names; for one server only a password from outside
+    the
         URL.
-    master: the name of the master at the Sentinels.
-    sentinel_login: like ``login``, for the Sentinels themselves.
+    ``master``: the name of the master at the Sentinels.
+    ``sentinel_login``: like ``login``, for the Sentinels themselves.
     """
 
     form: str

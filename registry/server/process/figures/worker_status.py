@@ -25,7 +25,7 @@ def status(
     authentication: Authentication, stores: Iterable[Store], changes: ChangeCounts, unwritable: UnwritableTopics,
     loop_delays: LoopDelays, *, waits_for_redis: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """The members of a status line, as ``Status`` has them; stores: the stores whose Redis calls are counted."""
+    """The members of a status line, as ``Status`` has them; ``stores``: the stores whose Redis calls are counted."""
     renewal = lease_loop.renewal
     by_role, without_master = roles(view.tables.brokers)
     grace_ms = context.settings.broker_channel_expired_time_ms
