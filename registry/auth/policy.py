@@ -55,7 +55,7 @@ class Policy:
                 table = self._by_network.setdefault((network.version, network.prefixlen), {})
                 table[int(network.network_address)] = user
         self._by_network = dict(sorted(self._by_network.items(), reverse=True))  # the longest prefix first
-        self._rules: dict[str, UserRules] = {}
+        self._rules: dict[str, tuple[User, UserRules]] = {}
         self.reserved = _reserved(self.users.values())
         """BrokerName in a rule without a pattern -> the clusters in the rules of the same users. While no table has the
         brokerName, a user that may register only in other clusters cannot register it."""
@@ -124,9 +124,10 @@ class Policy:
 
     def rules_of(self, user: User) -> UserRules:
         """The user's compiled rules and roles; made on first use."""
-        rules = self._rules.get(user.name)
-        if rules is None:
-            rules = self._rules[user.name] = compile_rules(user, self._everybody)
+        of, rules = self._rules.get(user.name, (None, None))
+        if rules is None or of is not user:  # a request may still hold a user of the policy before this one
+            rules = compile_rules(user, self._everybody)
+            self._rules[user.name] = user, rules
         return rules
 
 

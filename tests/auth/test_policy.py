@@ -135,3 +135,11 @@ def test_an_admin_must_be_able_to_show_who_he_is(user, able):
 
 def test_a_decoder_by_itself_refuses_another_name():
     assert decode_user("broker-a", encode_user(WHOLE)) == WHOLE
+
+
+def test_a_user_of_the_policy_before_gives_no_rights_to_his_namesake():
+    """A request that began under the policy before may be decided by this one, and still holds the user of then."""
+    before, now = User("a", roles=(Role.ADMIN,)), User("a", roles=(Role.CLIENT,))
+    policy = Policy(users=[now])
+    assert policy.rules_of(before).everywhere > policy.rules_of(now).everywhere
+    assert policy.rules_of(now).everywhere == Policy(users=[now]).rules_of(now).everywhere

@@ -60,7 +60,7 @@ class Authorization:
         self._require_tls = require_tls
         self._tables = tables
         self._proofs = Proofs(policy, failures, clock)
-        self._named_networks: dict[str, Networks] = {}
+        self._named_networks: dict[str, tuple[User, Networks]] = {}
         self._looks_at_address = {user.name: _looks_at_address(user) for user in policy.users.values()}
         self._anonymous_does = _looks_at_address(policy.anonymous)
         self._open_reads = _open_reads(policy)
@@ -267,9 +267,10 @@ class Authorization:
         return address == source or self._networks_of(user).has(address)
 
     def _networks_of(self, user: User) -> Networks:
-        found = self._named_networks.get(user.name)
-        if found is None:
-            found = self._named_networks[user.name] = Networks((*user.networks, *user.sources))
+        of, found = self._named_networks.get(user.name, (None, None))
+        if found is None or of is not user:  # a request may still hold a user of the policy before this one
+            found = Networks((*user.networks, *user.sources))
+            self._named_networks[user.name] = user, found
         return found
 
     def may_ask_open(self, sender: Peer) -> bool:
