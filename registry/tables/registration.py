@@ -43,7 +43,7 @@ class RegistrationDiff(NamedTuple):
         """The work of writing the diff, in topics with new queue data; a dropped topic or a mapping counts as two."""
         others = itertools.chain(self.dropped, itertools.chain.from_iterable(self.mappings))
         return entries_of(len(self.topics), len("".join(self.topics))) + 2 * entries_of(
-            len(self.dropped) + len(self.mappings), len("".join(others))
+            len(self.dropped) + len(self.mappings), sum(map(len, others))
         )
 
 
@@ -84,10 +84,8 @@ def compare(
 
     everything = role.is_new or known_version != registration.data_version
     is_part = is_new_body and not everything
-    registered = registration.topics
-    if role.wipes_write:
-        registered = {topic: _without_write(queue_data) for topic, queue_data in registered.items()}
-    if everything and name not in tables.broker_topics:
+    registered, masked = registration.topics, PERM_WRITE if role.wipes_write else 0
+    if everything and not masked and name not in tables.broker_topics:
         topics.update(registered)
         registered = {}  # there is no queue data to compare with
     for topic, queue_data in registered.items():
@@ -96,12 +94,16 @@ def compare(
         if present is None:
             if not everything and (stay_deleted is None or topic in stay_deleted):
                 continue
-        elif not (everything or is_part) or present == queue_data:
+        elif not (everything or is_part):
             continue
-        elif present.registered is not msgspec.UNSET and (
-            present.numbers == queue_data.numbers or (is_part and present.registered == queue_data.numbers)
+        if queue_data.perm & masked:
+            queue_data = msgspec.structs.replace(queue_data, perm=queue_data.perm & ~masked)
+        if present is not None and (
+            present == queue_data
+            or (present.registered is not msgspec.UNSET and present.numbers == queue_data.numbers)
+            or (is_part and present.registered == queue_data.numbers)
         ):
-            continue  # with a part: the broker registers the same as before; a request (e.g. 205) has changed it since
+            continue  # the last case: the broker registers the same as before; a request (e.g. 205) changed it since
         topics[topic] = queue_data
 
     if delete_missing_topics and not is_part and not registration.mappings:
@@ -114,10 +116,6 @@ def compare(
             if not guarded or tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
     return diff
-
-
-def _without_write(queue_data: QueueData) -> QueueData:
-    return msgspec.structs.replace(queue_data, perm=queue_data.perm & ~PERM_WRITE)
 
 
 class BrokerRole(NamedTuple):

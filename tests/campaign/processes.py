@@ -34,7 +34,7 @@ EXPECTED_ERRORS = re.compile(
             r"process\.worker - .*Redis (?:is away|cannot write now)",  # one that starts meanwhile
             r"cannot attach this worker's channels, it is tried again",
             r"the sweep failed, and is tried again: ",
-            r"cannot read the state of the streams",
+            r"cannot read the state of Redis and its streams",
             r"lookup counts cannot be written, and are tried again",
             r"Redis is at its maxmemory",
             r"is left out: ",

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mqregistry.server.counting.counters import Counters
 from mqregistry.server.process.figures.metrics_table import OF_PIPELINE
 from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, FrontEndWorkers, Status, exposition
+from mqregistry.server.process.stream_metrics import stream_series
 from mqregistry.store.streams import Alarm, ReaderPosition, StreamReader, StreamState, Survey
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -55,7 +56,7 @@ def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
         positions={"changes": ReaderPosition("5-0", 3, 300, 2500), "lookups": ReaderPosition("1-0", state="lost")},
     )
     streams = {"changes": StreamState(7, 700, "1-0", "9-0"), "heartbeats": StreamState(4, -1, "1-0", "9-0")}
-    fleet.survey(Survey(11_000, streams, {"spark": reader}))
+    fleet.show("streams", stream_series(Survey(11_000, streams, {"spark": reader})))
     fleet.sweeps.alarmed(Alarm("lost", "lookups", "spark"))
     fleet.sweeps.alarmed(Alarm("lost", "changes", "other"))
     samples = {
@@ -72,7 +73,7 @@ def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
         ("stream_reader_lost", "spark", "changes"): 0, ("stream_reader_lost", "spark", "lookups"): 1,
         ("stream_reader_silent_seconds", "spark"): 10, ("stream_alarms_total", "lost"): 2,
     }  # fmt: skip
-    fleet.survey(None)
+    fleet.show("streams", ())
     assert not any(family.samples for name, family in exported(fleet).items() if "stream_reader" in name)
 
 

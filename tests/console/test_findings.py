@@ -61,7 +61,7 @@ async def test_who_is_kept_and_until_when_after_an_outage(site, bed):
 
     async def page_without_note():
         page = await site.get("/")
-        return "Nothing is wrong" in page and "Nobody is removed" not in page
+        return "Nothing is wrong" in page and "No broker is removed" not in page
 
     await until(page_without_note, "the note is gone")
 

@@ -64,7 +64,7 @@ def test_a_jar_that_is_not_what_it_should_be_is_not_kept(monkeypatch, tmp_path):
 
     monkeypatch.setattr(jars, "_by_maven", wrong)
     monkeypatch.setattr(jars, "_by_https", wrong)
-    with pytest.raises(StartError, match=r"SHA-256 differs"):
+    with pytest.raises(StartError, match=r"has a wrong SHA-256"):
         jars.fetch(tmp_path)
     assert not list(tmp_path.iterdir())
 

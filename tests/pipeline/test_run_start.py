@@ -77,7 +77,9 @@ def test_a_lake_that_cannot_be_written_is_said_before_spark_starts(no_spark, com
     lake = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "lake"}.get(place, place)
     error = command("pipeline", "run", *REDIS, "--lake", str(lake), expect=1).exception
     assert isinstance(error, StartError)
-    said = f"--lake {lake}: a run writes to a folder" if "://" in str(lake) else f"cannot write the lake at {lake}: "
+    said = (
+        f"--lake {lake}: a run writes only to a folder" if "://" in str(lake) else f"cannot write the lake at {lake}: "
+    )
     assert said in str(error)
 
 

@@ -92,9 +92,9 @@ def test_changes_of_rules_that_a_failover_lost_are_in_force_all_the_time(sentine
         taken = right.codes[0]
         wait_until(lambda: right.codes[0] > taken + 4, "the new user works again")
     assert found.users == known.users | {"after": after.users["after"]}
-    said = "without the last changes of who may do what"
+    said = "lost the last changes of the rules"
     assert any(f"{said} (revision {after.revision}, was {known.revision})" in one.log for one in front_ends)
-    assert any("given them back: users late, mallory, the mode" in one.log for one in front_ends)
+    assert any("gets them back: users late, mallory, the mode" in one.log for one in front_ends)
     closed = "AssertionError"  # no answer: with each new policy the connections of disabled users are closed
     for one in wrong:
         assert set(one.codes) <= {16, closed}, one.remarks[:3]

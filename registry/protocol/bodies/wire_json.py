@@ -139,7 +139,9 @@ class WireMapping(msgspec.Struct, rename="camel"):
 
     def value(self) -> TopicQueueMapping:
         """The mapping as a TopicQueueMapping."""
-        return TopicQueueMapping(**msgspec.structs.asdict(self))
+        return TopicQueueMapping(
+            self.topic, self.bname, self.total_queues, self.epoch, self.dirty, self.scope, self.curr_id_map
+        )
 
 
 _mapping: Final = TolerantDecoder(WireMapping, "static topic mapping")

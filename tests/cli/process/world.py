@@ -181,6 +181,7 @@ class Program:
         self.descendants()
         (os.killpg if group else os.kill)(self.pid, signal.SIGINT)
         code = self.process.wait(60)
+        psutil.wait_procs(self.descendants(), 1)  # a process that has ended may still be leaving memory
         left = self.descendants()
         assert not left, left
         return code
