@@ -2,9 +2,9 @@
   KEYS[1] meta  HASH
   ARGV[1...] pairs of a user's name and the id of its secret
   DERIVED mqauth: used, users
-  RETURNS {"OK", noted}: how many of these secrets their users still have
+  RETURNS {"OK", noted}: how many secrets were noted; a secret that its user no longer has is left out
   EVENTS  none
-  REPEAT  a later time      COST O(pairs) ]]
+  REPEAT  stores a later time      COST O(pairs) ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/auth"

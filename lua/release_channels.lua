@@ -1,9 +1,10 @@
---[[ release_channels: delete the channels of a draining worker, then its lease and status; or a sweeper's status
-  After Redis lost changes, a worker also deletes the channels that Redis has for it, and then attaches its real ones.
+--[[ release_channels: delete the channels of a worker that ends, then its lease and status
+  A sweeper that ends deletes its status with it. After Redis lost changes, a worker that goes on deletes the channels
+  that Redis has for it, before it attaches the channels that it really has.
   KEYS[1] meta         HASH
   ARGV[1] incarnation  of the worker, or the sweeper's id
   ARGV[2] limit        int   the most channel entries that this call deletes, 1..1000
-  ARGV[3] ends         "1": the process ends, so its lease and status are deleted, too
+  ARGV[3] ends         "1": the process ends, and its lease and status are deleted, too; "0": it goes on
   DERIVED channels:<who>, held:, lease:, leases, releases, live:<who>, disconnected, processes, peers
   RETURNS {seq, more 0|1}
   EVENTS  none: no broker is removed here

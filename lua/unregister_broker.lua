@@ -4,7 +4,7 @@
   ARGV[2] broker_addr
   ARGV[3] broker_name
   ARGV[4] owner        the caller and his checked resources, see include/owner
-  ARGV[5] said_ago_ms  how long ago it was sent. A broker that sent a heartbeat since then has come back: it stays
+  ARGV[5] said_ago_ms  how long ago the request was sent. A broker that sent a heartbeat since then stays
   ARGV[6] up_since     as the caller's last lease renewal returned it, see include/late; "" = it has no lease
   ARGV[7] renewed_ms   the time of that renewal
   DERIVED every table of the namespace

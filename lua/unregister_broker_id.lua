@@ -6,20 +6,21 @@
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as in the request, for the event; "" = that of the row
   ARGV[6] owner        the caller and his checked resources, see include/owner
-  ARGV[7] said_ago_ms  how long ago it was sent. If the broker at the address, or the broker with the id, sent a
-                       heartbeat since then, nothing is removed
+  ARGV[7] said_ago_ms  how long ago the request was sent. If the broker at the address or the broker with the id
+                       sent a heartbeat since then, nothing is removed
   ARGV[8] up_since     as the caller's last lease renewal returned it, see include/late; "" = it has no lease
   ARGV[9] renewed_ms   the time of that renewal
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
-          {"LATE", seq}: one of them has come back; nothing was removed
+          {"LATE", seq}: one of the two brokers has come back (see said_ago_ms), and nothing was removed
           {"FOREIGN", seq, owner}: the broker belongs to another user, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
-  EVENTS  broker_unregistered: for the removed id (without who, if another address had the id), and for the live info of
-          the address, if it did not have the id
+  EVENTS  broker_unregistered, at most two: one if the id was removed (with who if the address had the id), and one if
+          the live info of the address was removed and the address did not have the id
   REPEAT  no effect      COST O(topics that lose write permission)
-  SOURCE  RouteInfoManager.unregisterBroker (4.8.0). In Java an address without live info stays in a row for ever: here
-          it counts as not alive, and is removed at its deadline or when its channel closes ]]
+  SOURCE  RouteInfoManager.unregisterBroker (4.8.0). If the address is also in another row, Java leaves it
+          there for ever, as only an address with live info expires. Here the address counts as not alive, but keeps its
+          deadline: it is removed then, or when its channel closes ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"

@@ -1,4 +1,4 @@
-"""Writes the parts of the reference that the code itself says: commands, settings, requests, scripts, the Python API.
+"""Makes parts of the reference from the code: commands, settings, requests, scripts, the Python API.
 
 Each part is a function without arguments that returns Markdown. It stands in a page between two comments,
 ``<!-- generated: NAME -->`` and ``<!-- end -->``; ``python -m docs.generate`` writes all of them again.
@@ -31,5 +31,5 @@ _PART: Final = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->\n)", r
 
 
 def written(page: str) -> str:
-    """The text of a page with its generated parts as the code is now."""
+    """The text of a page, with its generated parts made again from the present code."""
     return _PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]().strip()}\n\n{found[3]}", page)

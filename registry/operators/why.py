@@ -105,8 +105,9 @@ def sentences(why: Why) -> list[str]:
     told = []
     if why.lost is not None:
         told.append(f"{why.topic} has no route {lost_text(why)}.")
+        unknown = "queues not known: set before the stream begins"
         told.append("It was at " + "; ".join(
-            f"{name}: {queues_text(place.queue_data) if place.queue_data else 'not known, older than the stream'}"
+            f"{name}: {queues_text(place.queue_data) if place.queue_data else unknown}"
             for name, place in why.lost.before.items()
         ) + ".")  # fmt: skip
     elif why.began_ms is None:

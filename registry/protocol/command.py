@@ -36,7 +36,7 @@ _OTHER: Final = LANGUAGES.index("OTHER")
 
 Int32 = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
 
-# The spaces keep a JSON header from naming body and encoding, which decode_command sets.
+# decode_command sets body and encoding. Their names begin with a space here, so that a header's JSON cannot set them.
 _RENAME: Final = {
     "ext_fields": "extFields", "body": " body", "encoding": " encoding", "serialize_type": "serializeTypeCurrentRPC",
 }  # fmt: skip
@@ -145,8 +145,8 @@ def _named(fields: dict[str, _Value]) -> dict[str, _Value]:
 def _decode_lenient_header(header: bytes) -> Command:
     if len(header) > _MAX_LENIENT_BYTES:
         raise RemoteProtocolError(
-            f"a header of {len(header)} bytes that is no standard JSON of the expected types: at most "
-            f"{_MAX_LENIENT_BYTES} are read leniently", closes=True,
+            f"a header of {len(header)} bytes is not standard JSON, or a value has a wrong type: at most "
+            f"{_MAX_LENIENT_BYTES} bytes of such a header are taken", closes=True,
         )  # fmt: skip
     try:
         fields = lenient_json.loads(header)
@@ -352,7 +352,8 @@ class ReplyTemplate:
         )
         header = encode_command(command)[_HEAD.size :]
         if encoding == Encoding.JSON:
-            # Search from the end: extFields may contain this text, too; the remark cannot, as its quotes are escaped.
+            # Search from the end: extFields, which come earlier, may have members with these names. The remark, which
+            # comes later, cannot contain this text: its quotes are escaped.
             before, name, suffix = header.rpartition(b'"language":"JAVA","opaque":')
             self.prefix = before + name
             self.suffix = suffix[1:]

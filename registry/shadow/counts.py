@@ -16,8 +16,9 @@ class Counts:
 
     def __init__(self) -> None:
         self.requests = 0  # requests that were passed through and could be read
-        # reads that our server answered, by their code and result; meant: docs/differences.md has each difference
-        self.repeated: Counter[tuple[int, str]] = Counter()  # (code, same|different|meant)
+        # Reads that our server answered, by request code and result: "same", "different", or "meant" (the answers
+        # differ only in what docs/differences.md describes).
+        self.repeated: Counter[tuple[int, str]] = Counter()
         self.failed = 0  # reads that our server did not answer
         self.skipped = 0  # reads that were not repeated, because there were too many
         self.tls_connections = 0  # TLS connections, which are passed through without being read
@@ -30,9 +31,9 @@ class Counts:
 
 
 def quantile_s(durations: DurationHistogram, share: float) -> float | None:
-    """The smallest bound of a bucket, in seconds, that this share of the durations did not exceed.
+    """A quantile in seconds, rounded up to the bound of a bucket: this share of the durations was at most this long.
 
-    Durations above the last bound count as that bound. None: there were no durations.
+    A duration above the last bound counts as the last bound. None: there were no durations.
     """
     seen, wanted = 0, share * durations.times
     for bound_s, count in zip((*BOUNDS_S, BOUNDS_S[-1]), durations.counts, strict=True):

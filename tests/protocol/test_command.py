@@ -290,7 +290,7 @@ def decode_or_refuse(frame: bytes) -> None:
     ("mark", "header", "fault"),
     [
         (0, b"{" + b" " * (256 << 10) + b"}", "a header of 262146 bytes: at most 262144 are taken"),
-        (0, b'{"extFields":{"a":[' + b"[]," * 10_000 + b"[]]}}", "at most 16384 are read leniently"),
+        (0, b'{"extFields":{"a":[' + b"[]," * 10_000 + b"[]]}}", "at most 16384 bytes of such a header are taken"),
         (
             1,
             struct.pack(">hbhiiii", 105, 0, 479, 1, 0, 0, 8 * 4097) + struct.pack(">hcic", 1, b"a", 1, b"b") * 4097,

@@ -1,4 +1,4 @@
-"""``auth secret``: the secrets that users sign with. A secret is shown once, and never an argument of a command."""
+"""``auth secret``: secrets that users sign with. A secret is shown once. No command takes a secret as an argument."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def secret_rows(users: Iterable[User], used: Mapping[str, int], now_ms: int) -> 
 
 
 def age(now_ms: int, ms: int) -> str:
-    """How long ago ``ms`` was; "" if it is 0, which is never."""
+    """How long ago ``ms`` was; "" if it is 0, which stands for "never"."""
     return f"{output.duration(max(0, now_ms - ms))} ago" if ms else ""

@@ -34,7 +34,7 @@ from .watch import line
     "--broker", metavar="NAME", shell_complete=complete_names.broker_names, help="Only changes of this broker name."
 )
 @click.option(
-    "--user", metavar="USER", help="Only what this user of the registry, of an operating system or of Redis caused."
+    "--user", metavar="USER", help="Only changes by this user: of the registry, of an operating system, or of Redis."
 )
 @click.option("--peer", metavar="HOST[:PORT]", help="Only what came from this address, or from a program on this host.")
 @instant_option(
@@ -52,7 +52,7 @@ async def audit(
     store: Store, topic: str | None, broker: str | None, user: str | None, peer: str | None, since_ms: int | None,
     until_ms: int | None, as_csv: bool, denied: bool, number: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show who changed what, the newest last: which user or address, how the user proved it, and the front end.
+    """Show who changed what, the newest change last: the user, how the user was recognised, address and front end.
 
     It reads the stream of changes, which keeps a week by default (see 'mqregistry streams'). For earlier times
     see 'mqregistry route TOPIC --at TIME'.
@@ -137,7 +137,7 @@ async def _show_topic(
             output.answer(as_json, told, *lines)
     if history.uncertain:
         names = ", ".join(sorted(set(history.uncertain)))
-        click.echo(f"whether {topic} was at these broker names, which were removed, is not known: {names}", err=True)
+        click.echo(f"it is not known whether {topic} was at these broker names, which were removed: {names}", err=True)
     await _say_what_is_not_shown(store, since_ms, len(shown), more=len(shown) < len(steps))
 
 
@@ -154,7 +154,7 @@ def route_lines(when: str, route: Route) -> list[str]:
 
 def _place(place: Place) -> str:
     data = place.queue_data
-    queues = "not known, it is older than the stream" if data is None else queues_text(data)
+    queues = "queues not known: set before the stream begins" if data is None else queues_text(data)
     if place.addrs is None:
         return queues if data is None else f"{queues}; addresses not known"
     return f"{queues}; {', '.join(f'{addr} id {number}' for number, addr in sorted(place.addrs.items()))}"

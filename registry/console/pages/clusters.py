@@ -23,7 +23,7 @@ from ..twins import Twin
 from .brokers import ProcessLine, changes_of, listed, live_rows, past_rows
 
 TWIN: Final = Twin(
-    "One cluster; lookups: of its topics, by minute of the last hour.",
+    "One cluster. Its lookups are those of its topics, for each minute of the last hour.",
     {"name": str, "names": list[str], "no_master": list[str], "read_only": list[str], "topics": int,
      "lookups": dict[int, int] | None, "rows": list[ProcessLine], "count": int, "number": int, "pages": int,
      "changes": list[Change]},

@@ -25,13 +25,13 @@ _MAX_FRAME_BYTES: Final = 4096  # longer frames are not decoded a second time
 
 
 class KnownLookups(Protocol):
-    """Answers lookups whose bytes it has seen before; asked: called with the route of each."""
+    """Answers lookups whose bytes it has seen before, and calls ``asked`` with each kept answer that it used."""
 
     def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
         """The answer to one whole frame; None: the frame is not known."""
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: Callable[[Any], object]) -> int:
-        """Append the answers to the known frames at the start of data to ``out``; returns the size of these frames."""
+        """Answer the known frames at the start of data into ``out``; returns how many bytes these frames have."""
 
 
 class Sampled(Protocol):

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from .token_buckets import SECOND_NS, TokenBuckets
 
 PART: Final = 4
-"""One address gets the loop's time divided by this number, apart from ``AT_ONCE_S``."""
+"""One address gets 1/PART of the loop's time in the long run, and may use ``AT_ONCE_S`` of this time at once."""
 AT_ONCE_S: Final = 0.05
 """The time that one address may use without a pause."""
 SLICE_S: Final = 0.005

@@ -75,11 +75,11 @@ class Authentication:
         return self._tally.report()
 
     def _is_known(self, kind: RefusedKind) -> bool:
-        """Whether all users, brokers, clusters, topics and KV namespaces that a refusal names exist."""
+        """Whether the user of a refusal exists, or, if the sender is anonymous, all resources that it names exist."""
         policy, tables = self._follower.policy, self._context.view.tables
         if policy is None or (kind.user not in policy.users and kind.user != ANONYMOUS):
             return False
-        if kind.user != ANONYMOUS:  # the user was proved, or a user of that name exists
+        if kind.user != ANONYMOUS:
             return True
         there: dict[Kind, Container[str]] = {
             Kind.BROKER: tables.brokers, Kind.CLUSTER: tables.clusters, Kind.TOPIC: tables.topics, Kind.KV: tables.kv,

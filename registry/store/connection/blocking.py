@@ -24,7 +24,7 @@ Entry = tuple[bytes, list[bytes]]
 
 
 class StreamInfo(NamedTuple):
-    """A stream at one moment. ``first``, ``last``: None: it is empty. ``max_deleted``: None before Redis 7."""
+    """A stream now. ``first`` and ``last`` are None if it is empty; ``max_deleted`` is None before Redis 7."""
 
     first: Entry | None
     last: Entry | None
@@ -120,8 +120,8 @@ def _leave_raw(client: Any, commands: Iterable[str]) -> None:
 def _read_session_tickets(connection: Any) -> None:
     """Read the session tickets that TLS 1.3 sends after the handshake, by a PING.
 
-    redis-py closes a connection with unread session tickets, as with any unexpected data. With a login, the answer to
-    AUTH makes it read them.
+    redis-py closes a connection with unread session tickets, as with any unexpected data. With a login no PING is
+    needed: redis-py reads the tickets when it reads the answer to AUTH.
     """
     if not (connection.username or connection.password):
         connection.send_command("PING")
@@ -134,7 +134,7 @@ def _connected(connection: Any) -> None:
 
 
 def open_blocking_client(address: RedisAddress, *, timeout_ms: int, raw: Iterable[str] = ()) -> Any:
-    """Open a redis-py client; it connects with the first call. Only for reads: it repeats calls without an answer.
+    """Open a redis-py client, which connects with the first call. Only for reads: an unanswered call is sent again.
 
     Args:
         timeout_ms: for connecting and for each answer.
