@@ -43,7 +43,7 @@ SUITES = {
 
 
 def usage() -> str:
-    lines = [f"  {name:12} {suite.what}{' *' if suite.in_selection else ''}" for name, suite in SUITES.items()]
+    lines = [f"  {name:14} {suite.what}{' *' if suite.in_selection else ''}" for name, suite in SUITES.items()]
     return "\n".join(
         ["usage: python -m bench [NAME...] [options of the last one, --help for them]", "", *lines, "",
          "Without a name those marked * run."]

@@ -1,8 +1,8 @@
 """How much dearer the rules make a lookup, for each kind of sender: ``python -m bench authorization``.
 
 As in ``hotpath`` there is no socket and no Redis. Each row is the least CPU time of many repetitions of one lookup
-through a connection object, with authentication off and with enforced rules; rounds of both are in turn. The last rows
-are lookups that a rule of the sender touches: each of them is decided anew.
+through a connection object, with authentication off and with enforced rules; rounds of both are in turn. The last row
+is a lookup of a topic that a rule touches: each such lookup is decided anew.
 """
 
 from __future__ import annotations
@@ -37,9 +37,6 @@ CERTIFICATE: Final = User("certificate", roles=(Role.CLIENT,), certificates=("CN
 
 def _denied(user: str, topics: str) -> User:
     return User(user, rules=(Rule(Effect.DENY, (Right.ROUTE,), Kind.TOPIC, topics),))
-
-
-OTHER: Final = _denied("other", TOPIC)
 
 
 class Sender(NamedTuple):
@@ -129,4 +126,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -204,9 +204,10 @@ class State:
         self.last_id, self.latest_ms = loaded.follow.last_id, 0
         self.loaded = True
         self.recent.clear()
+        self.generation += 1
         for tell in self.on_load:
             tell()
-        self._tell()
+        self.wake_listeners()
 
     async def _read(self, follow: Follow) -> None:
         if self._gathers:
@@ -230,9 +231,10 @@ class State:
         self.seq = change.seq
         self.recent.append(change)
         self.latest_ms = max(self.latest_ms, change.ms)
+        self.generation += 1
         for tell in self.on_change:
             tell(change)
-        self._tell()
+        self.wake_listeners()
 
     def _heard(self) -> None:
         now_ms = round(time.time() * 1000)

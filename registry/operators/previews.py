@@ -198,7 +198,7 @@ async def forget(store: Store, name: str) -> Preview:
     lines = [_head(name, row)]
     for broker_id, addr in sorted(row.broker_addrs.items()):
         info = live.get(addr)
-        removed = say("removed: {addr} id {broker_id}", addr=addr, broker_id=broker_id)
+        removed = say("will be removed: {addr} id {broker_id}", addr=addr, broker_id=broker_id)
         heard = heard_text(duration(info.heard_ms_ago)) if info else say(", does not count as alive")
         back = say("; it registers again if it is alive") if info and info.expires_in_ms > 0 else ""
         lines.append(removed + heard + back)
@@ -253,7 +253,7 @@ async def delete_topic(
             text = marked("topic {name} is not in cluster {cluster}, but at {places}")
             raise Mistaken(say(text, name=topic, cluster=repr(cluster), places=some(stay)))
     return Preview(
-        [*show(topic, going, tables.brokers).split("\n"), say("it is removed from all of these broker names"),
+        [*show(topic, going, tables.brokers).split("\n"), say("it will be removed from all of these broker names"),
          *await _comes_back(store, topic, going)],
         lambda: RouteStore(store).delete_topic(topic, cluster),
         say("topic {name} deleted at {places}", name=topic, places=some(going)), {"topic": topic, "before": going},
@@ -340,7 +340,7 @@ async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -
         name = f"{kv_namespace}/{key}"
         line = say("{name} deleted", name=name) + was if before is not None else say("{name} was not there", name=name)
         return Preview(
-            [say("{name} is deleted", name=name), say("its value is {value}", value=before)],
+            [say("{name} will be deleted", name=name), say("its value is {value}", value=before)],
             None if before is None else lambda: KvStore(store).delete(kv_namespace, key), line, result,
         )  # fmt: skip
     line = f"{kv_namespace}/{key} = {value}{was}"

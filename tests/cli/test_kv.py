@@ -73,7 +73,7 @@ def test_what_changes_is_shown_before_it_is_asked(kv, tables, monkeypatch):
     assert tables() == {}
     assert kv("put", "ns", "k", "one").stdout.splitlines()[-1] == "ns/k = one"
     assert kv("delete", "ns", "k").stdout.splitlines() == [
-        "ns/k is deleted", "its value is one", "ns/k deleted (was one)",
+        "ns/k will be deleted", "its value is one", "ns/k deleted (was one)",
     ]  # fmt: skip
     assert tables() == {"ns": {}}
     kv("delete", "ns", "k")  # it is not there: there is nothing to ask

@@ -175,7 +175,7 @@ def test_restore_all_gives_permission_6_to_every_topic(command, world):
 
 def test_forget_removes_every_address_and_says_which_topics_have_no_route_then(command, world):
     told = command("broker", "forget", "broker-a", "-y", **world.target).stdout.splitlines()
-    assert told[1].startswith("removed: 10.0.0.1:10911 id 0, last heard ")
+    assert told[1].startswith("will be removed: 10.0.0.1:10911 id 0, last heard ")
     assert told[1].endswith("; it registers again if it is alive")
     assert told[3:] == [
         "3 topics lose the route to it", "2 topics of these will have no route at all: bills, log",
@@ -234,7 +234,7 @@ def test_delete_shows_the_route_that_goes(command, world):
     assert told[0] == "topic orders"
     assert told[2].split()[:4] == ["broker-a", "c1", "8", "8"]
     assert told[-5:] == [
-        "it is removed from all of these broker names",
+        "it will be removed from all of these broker names",
         "comes back with the next registration, within 30 s as a rule, also at an unchanged data version, while it is "
         "at live brokers: broker-a, broker-b; delete it there, which also deletes it here:",
         "  mqadmin deleteTopic -n HOST:PORT -c c1 -t orders", "  mqadmin deleteTopic -n HOST:PORT -c c2 -t orders",

@@ -37,7 +37,7 @@ async def counted(bed):
         ({"do": "delete-topic", "topic": "orders"}, "removed from all of these broker names", "topic_deleted"),
         ({"do": "set-topic", "topic": "new", "queues": "broker-a=4:2:4"}, "4 read, 2 write, 4 R", "topic_registered"),
         ({"do": "put-kv", "kv_namespace": "ns", "key": "k", "value": "v"}, "it is new", "kv_put"),
-        ({"do": "delete-kv", "kv_namespace": "ns", "key": "old"}, "ns/old is deleted", "kv_deleted"),
+        ({"do": "delete-kv", "kv_namespace": "ns", "key": "old"}, "ns/old will be deleted", "kv_deleted"),
     ],
 )  # fmt: skip
 async def test_each_action_shows_what_it_does_then_does_it_with_its_author(acting, bed, asked, says, event):

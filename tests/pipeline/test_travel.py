@@ -135,7 +135,7 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     else:
         assert then.startswith(route)
         assert re.fullmatch(
-            r"broker-a was last changed at .*, by \w+ \(direct\) on \S+/\d+\n", then.removeprefix(route)
+            r"broker-a has these queues since .*, by \w+ \(direct\) on \S+/\d+\n", then.removeprefix(route)
         )
     then = command("brokers", "--at", at, *past).output
     if quoted:

@@ -50,7 +50,7 @@ def route(
         found, origins = read_route_at(topic, at_ms, lake, flags, config_file)
         _show_route(topic, found, as_json)
         if not as_json:
-            output.show(*(f"{name} was last changed at {output.moment(at.ms)}, by {at.by or 'somebody not known'}"
+            output.show(*(f"{name} has these queues since {output.moment(at.ms)}, by {at.by or 'somebody not known'}"
                           for name, at in sorted(origins.items())))  # fmt: skip
         return
     if namesrv is not None:

@@ -26,7 +26,7 @@ FORMS = {
     "delete-topic": ({"topic": "bills"}, "removed from all of these"),
     "set-topic": ({"topic": "made", "queues": "broker-b=4:2:4"}, "which is new"),
     "put-kv": ({"kv_namespace": "ns", "key": "typed", "value": "1"}, "ns/typed becomes 1"),
-    "delete-kv": ({"kv_namespace": "ns", "key": "old"}, "ns/old is deleted"),
+    "delete-kv": ({"kv_namespace": "ns", "key": "old"}, "ns/old will be deleted"),
 }
 RIGHTS = {"wipe": "perm", "restore": "perm", "forget": "register", "delete-topic": "topic.write",
           "set-topic": "topic.write", "put-kv": "kv.write", "delete-kv": "kv.write"}  # fmt: skip
