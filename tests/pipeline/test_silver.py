@@ -134,9 +134,27 @@ def check_rows(found: dict[str, list[dict]], authors: dict[int, str]) -> None:
 def test_every_operation_has_cells():
     from typing import get_args
 
-    from mqregistry.events.cells import DropBroker, DropQueueData, Operation, SetMappings, SetQueueData, SetRev
-    from mqregistry.pipeline.silver import head
+    from mqregistry.events import cells
+    from mqregistry.events.changes import Live, Row
+    from mqregistry.pipeline.silver.head import HeadReplay
 
-    of_topics = {SetQueueData, DropQueueData, SetMappings, SetRev}
-    assert set(get_args(Operation)) == of_topics | set(head._APPLY)
-    assert DropBroker in head._APPLY
+    row, who = Row("c1", {0: "10.0.0.1:10911"}), "c1|10.0.0.1:10911"
+    of_head = [
+        cells.SetRow("a", row, 1),
+        cells.SetLive(who, "a", "c1", "10.0.0.1:10911", 0, Live(120_000, 1, 1, 0)),
+        cells.JoinCluster("c1", "a"),
+        cells.SetFilterServers(who, ["f:1"]),
+        cells.SetKv("ns", "k", "v"),
+        cells.SetConfig({"orderMessageEnable": "true"}, 1),
+        cells.DropBroker("a"),
+        cells.EndLive(who, "a", True, False),
+    ]
+    of_topics = {cells.SetQueueData, cells.DropQueueData, cells.SetMappings, cells.SetRev}
+    assert set(get_args(cells.Operation)) == of_topics | set(map(type, of_head))
+    replay = HeadReplay()
+    for step, operation in enumerate(of_head):
+        before = len(replay.cells)
+        replay.apply(operation, (step, 0, 0, "", ""))
+        assert len(replay.cells) > before, operation
+    with pytest.raises(AssertionError, match="is not of the head"):
+        replay.apply(cells.SetRev("a", 2), (9, 0, 0, "", ""))
