@@ -2,13 +2,13 @@
   KEYS[1] meta          HASH
   ARGV[1] kv_namespace
   ARGV[2] key
-  ARGV[3] has_value     "0": the value is null: the key is missing, but the KV namespace exists, as in Java
+  ARGV[3] has_value     "0": the value is null. Afterwards the KV namespace exists, but not the key, as in Java
   ARGV[4] value
   DERIVED kv, kv:<kvNamespace>, kv_sizes
   RETURNS {"OK", seq}
           {"REFUSED", seq, why}: over a limit of include/kv_size; nothing was stored
   EVENTS  kv_put, when anything changed
-  REPEAT  no effect      COST O(KV namespaces); O(keys) the first time
+  REPEAT  no effect      COST O(KV namespaces); also O(keys of this KV namespace) if kv_sizes has no size for it
   SOURCE  KVConfigManager.putKVConfig; docs/semantics.md 34 ]]
 --- @include "include/open"
 --- @include "include/expect"

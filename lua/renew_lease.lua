@@ -4,10 +4,10 @@
   ARGV[2] lease_ms     int
   ARGV[3] process      its status (JSON, include/processes), "" = the old status stays
   ARGV[4] peers        the addresses of its brokers' connections (JSON), "" = the old addresses stay
-  DERIVED lease:<incarnation>, leases, processes, peers, seen_ms and up_since in meta; deadlines and disconnected after
-          a gap
+  DERIVED lease:<incarnation>, leases, processes, peers, seen_ms and up_since in meta; after a gap also the keys deadlines
+          and disconnected
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision, chain
-          (of the event seq), lost_ms, losses}; lost: the lease had run out (or is new), and the caller must attach its
+          (of the event with this seq), lost_ms, losses}; lost: the lease had run out (or is new), and the caller must attach its
           channels again. auth_revision: of the policy (read_auth). lost_ms, losses: see init_namespace, restore_changes
   EVENTS  none
   REPEAT  the same      COST O(1), and the length of peers; after a gap O(brokers); when lost O(processes) ]]

@@ -34,9 +34,9 @@ _Answer = TypeVar("_Answer")
 class LastBeat(NamedTuple):
     """When a process was last heard before an instant, and through how many front ends at that time.
 
-    No event shows that a front end ended, or that a process stopped sending to it. So a front end counts if its last
-    heartbeat of the process is older than the newest heartbeat by at most 1.5 times the longest pause of the process at
-    any front end.
+    No event shows that a front end ended, or that a process stopped sending to it. So a front end counts if the last
+    heartbeat that it got from the process is not much older than the newest one at all front ends: by at most 1.5 times
+    the longest time between two successive heartbeats of the process at one front end.
     """
 
     ms: int
@@ -59,14 +59,17 @@ class BrokerThen(NamedTuple):
 
 
 class ValueOrigin(NamedTuple):
-    """When a value was set, and its author; by None: not known."""
+    """When a value was set, and its author. ``by`` is None if the author is not known."""
 
     ms: int
     by: By | None
 
 
 class End(NamedTuple):
-    """When a topic ended at its last brokerNames, the type of that event, and its author; by None: not known."""
+    """When a topic was removed from the last brokerNames that had it, by which type of event, and by whom.
+
+    ``by`` is None if the author is not known.
+    """
 
     ms: int
     kind: str
@@ -100,7 +103,10 @@ class EpochPast:
         return self.progress.begin_ms
 
     def end_ms(self) -> int:
-        """The last instant that is known (ms): when the stream was last read to its end, else the newest entry's."""
+        """The last instant that is known (ms): when the stream was last read to its end.
+
+        If the lake does not have this time, it is the time of the newest change or heartbeat.
+        """
         if self.progress.observed_ms is not None:
             return max(self.progress.ms, self.progress.observed_ms)
         heard = pc.max(self._read("bronze/heartbeats", ["ms"], pc.field("ms") > self.progress.ms)["ms"]).as_py()
@@ -167,7 +173,7 @@ class EpochPast:
         return [(name, ValueOrigin(_ms(since), _by(by))) for name, since, by in rows]
 
     def end_of(self, topic: str, at_ms: int) -> End | None:
-        """How a topic ended that did not exist at an instant; None: it never existed before."""
+        """For a topic that does not exist at an instant: how it ended before. None: it had never existed."""
         at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
         ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= at) & (pc.field("to_seq") <= seq)
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]
@@ -292,8 +298,8 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> EpochPast:
     live = [past for past in pasts if past.begin_ms <= at_ms]
     if not live:
         raise LakeError(
-            f"{show_ms(at_ms)} is before the past that the lake knows of namespace {namespace!r}: it begins with the "
-            f"snapshot of {show_ms(pasts[0].begin_ms)}"
+            f"the lake knows namespace {namespace!r} only from {show_ms(pasts[0].begin_ms)} on (its first snapshot); "
+            f"{show_ms(at_ms)} is earlier"
         )
     past = live[-1]
     end_ms = past.end_ms()
@@ -302,10 +308,11 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> EpochPast:
             then = "'mqregistry pipeline run --once' brings it up to date; without --at the tables of now are shown"
         else:
             after = pasts[pasts.index(past) + 1]
-            then = f"the namespace was created again then, and its next past begins at {show_ms(after.begin_ms)}"
+            then = (
+                f"the namespace was created again later; the lake knows the new one from {show_ms(after.begin_ms)} on"
+            )
         raise LakeError(
-            f"{show_ms(at_ms)} is after the end of the past that the lake knows of namespace {namespace!r}: it ends "
-            f"at {show_ms(end_ms)}; {then}"
+            f"the lake knows namespace {namespace!r} only until {show_ms(end_ms)}; {show_ms(at_ms)} is later: {then}"
         )
     for from_ms, to_ms in past.gaps:
         if from_ms < at_ms < to_ms:
@@ -319,11 +326,14 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> EpochPast:
 def no_past(lake: Lake, namespace: str) -> LakeError:
     """The error that a lake knows nothing of a namespace."""
     known = sorted({name for name, _ in lake.owners()})
-    holds = (
-        f"it holds {', '.join(known)}: is it another --namespace?" if known else "it is empty: is it another --lake?"
+    advice = (
+        f", but has {', '.join(known)}: is one of these meant (--namespace)?"
+        if known
+        else "; it is empty: is --lake right?"
     )
     return LakeError(
-        f"the lake at {lake.root} holds no past of namespace {namespace!r}; {holds} 'mqregistry pipeline run' writes it"
+        f"the lake at {lake.root} has nothing of namespace {namespace!r}{advice} 'mqregistry pipeline run' writes a "
+        "namespace into the lake"
     )
 
 

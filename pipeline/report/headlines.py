@@ -31,31 +31,31 @@ def first_line(facts: ReportFacts) -> str:
         return f"No broker was registered at {at}; the last one went at {moment(went_ms)}."
     if since:
         spell = min(since.values(), key=lambda spell: spell.start_ms)
-        others = f", and {count(len(away) - 1, 'other')} with it" if len(away) > 1 else ""
-        return (
-            f"{spell.broker_name} has been away since {moment(spell.start_ms)} ({length(spell.length_ms)} at {at})"
-            f"{others}."
-        )
+        others = f"; {count(len(away) - 1, 'other broker is', 'other brokers are')} also away" if len(away) > 1 else ""
+        lasted = f"for {length(spell.length_ms)} until {at}"
+        return f"{spell.broker_name} has been away since {moment(spell.start_ms)}: {lasted}{others}."
     found = unwritable(facts.spells)
     if found:
         worst = max(found, key=lambda spell: (spell.length_ms, -spell.start_ms))
-        what = "was away" if worst.state == "absent" else "took no messages"
-        now = "and still does not" if worst.open else "and does again"
+        lasted = length(worst.length_ms)
+        if worst.open:
+            found_worst = f"has taken no messages since {moment(worst.start_ms)}: for {lasted} until {at}"
+        else:
+            what = "was away" if worst.state == "absent" else "took no messages"
+            found_worst = f"{what} for {lasted}, {_from_to(worst)}"
         several = f"; {count(len(found), 'such stretch', 'such stretches')} in all" if len(found) > 1 else ""
-        return (
-            f"{worst.broker_name} {what} for {length(worst.length_ms)} from {moment(worst.start_ms)}, {now}{several}."
-        )
+        return f"{worst.broker_name} {found_worst}{several}."
     missed = [row for row in facts.beats if row["missed_beats"]]
     if missed:
         worst_row = max(missed, key=lambda row: row["missed_beats"])
         name = worst_row["broker_name"] or worst_row["who"]
         return (
-            f"Every broker took messages all the time; {name} beat late, at worst "
-            f"{length(worst_row['interval_ms_max'])} after the beat before."
+            f"Every broker took messages all the time; heartbeats of {name} came late, at worst "
+            f"{length(worst_row['interval_ms_max'])} after the previous one."
         )
     if not facts.spells:
-        return "No broker was seen for any time."
-    return "Nothing was wrong: every broker took messages all the time, and beat when it was expected."
+        return "No broker was registered for longer than an instant."
+    return "Nothing was wrong: every broker took messages all the time, and every heartbeat came in time."
 
 
 def headlines(facts: ReportFacts) -> list[Headline]:
@@ -83,7 +83,7 @@ def _now(facts: ReportFacts) -> Headline:
     read_only = sorted(name for name, state in facts.now.items() if state == "read_only")
     question = f"Who is away at {at}?"
     last_first = sorted(facts.gone, key=lambda name: (-facts.gone[name], name))
-    before = [f"gone since before: {_names(last_first)}"] if last_first else []
+    before = [f"left before this time and not back: {_names(last_first)}"] if last_first else []
     if not facts.now:
         return Headline(question, "no broker", "; ".join(before) or "none was registered", WARN)
     known = len(facts.now)
@@ -102,7 +102,7 @@ def _names(names: list[str], most: int = 4) -> str:
 
 
 def _worst(facts: ReportFacts) -> Headline:
-    question = "Which broker was there least?"
+    question = "Which broker has the lowest availability?"
     if not facts.brokers or facts.brokers[0]["availability"] is None:
         return Headline(question, "–", _NO_TIME if facts.now else "no broker was seen", WARN)
     worst = facts.brokers[0]
@@ -111,7 +111,7 @@ def _worst(facts: ReportFacts) -> Headline:
     gone = length(worst["observed_ms"] - worst["present_ms"])
     detail = f"present {share(worst['availability'])} of the time: {gone} absent, {count(worst['outages'], 'outage')}"
     if worst["gone_ms"] is not None:
-        detail += f"; gone since {moment(worst['gone_ms'])} (counted to the end of that hour)"
+        detail += f"; left at {moment(worst['gone_ms'])}, and its availability ends with that hour"
     return Headline(question, worst["broker_name"], detail, BAD if worst["availability"] < 0.999 else WARN)
 
 
@@ -123,10 +123,14 @@ def _unwritable(facts: ReportFacts) -> Headline:
     if not found:
         return Headline(question, "none", "writes were possible on every broker", GOOD)
     longest = max(found, key=lambda spell: (spell.length_ms, -spell.start_ms))
-    same_day = longest.start_ms // DAY_MS == longest.end_ms // DAY_MS
-    till = "and still" if longest.open else f"to {moment(longest.end_ms, date=not same_day)}"
-    detail = f"{longest.broker_name}, from {moment(longest.start_ms)} {till}"
+    when = f"since {moment(longest.start_ms)}, not over yet" if longest.open else _from_to(longest)
+    detail = f"{longest.broker_name}, {when}"
     return Headline(question, length(longest.length_ms), detail, BAD if longest.length_ms >= 60_000 else WARN)
+
+
+def _from_to(spell: Spell) -> str:
+    same_day = spell.start_ms // DAY_MS == spell.end_ms // DAY_MS
+    return f"from {moment(spell.start_ms)} to {moment(spell.end_ms, date=not same_day)}"
 
 
 def _flapping(facts: ReportFacts) -> Headline:

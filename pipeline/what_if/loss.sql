@@ -1,6 +1,6 @@
--- What each topic had, and what it would have kept after the loss, from each change to the next one.
--- A topic has a route while one of its brokers has an address, a master while one has an address under id 0, and a
--- writable queue while a broker with a master has writable queue data.
+-- One row for each topic and each time between two changes: what the topic had, and what it would have kept after the
+-- loss. A topic has a route while one of its brokers has an address. It has a master while one of them has an address
+-- under id 0. It has a writable queue while a broker with a master has writable queue data.
 WITH addresses AS (
     SELECT a.broker_name, a.broker_id, greatest(a.from_ms, r.from_ms, {from_ms}) AS from_ms,
         least(coalesce(a.to_ms, {to_ms}), coalesce(r.to_ms, {to_ms}), {to_ms}) AS to_ms, NOT ({lost}) AS is_kept

@@ -85,7 +85,8 @@ class Lasting:
 
         Args:
             contents: of the sides that were read.
-            seen: the compared cells, with or without the cells of ``found``; None: all. Other differences stay.
+            seen: the cells that this look compared; it may lack the cells of ``found``. None: all cells. Differences in
+                cells that were not compared stay.
         """
         now = {difference.cell: difference for difference in found}
         for cell in list(self._cells if seen is None else seen):
@@ -123,7 +124,7 @@ class Lasting:
         return any(pair.sort is not Sort.MEANT for pair in self._cells.get(cell, {}).values())
 
     def standing(self, now_ms: int) -> list[Lasted]:
-        """The present differences, the oldest first; each cell has one for each sort of its pairs."""
+        """The present differences, the oldest first; a cell appears once for each sort that its pairs of sides have."""
         found = []
         for cell, pairs in self._cells.items():
             by_sort: dict[tuple[Sort, str], list[Pair]] = {}

@@ -141,7 +141,10 @@ def make_app_of_several(consoles: Sequence[Console], reach: Reach) -> Starlette:
 def _endpoint(
     console: Console, handler: Handler, twin: Twin | None = None, of: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint of a page or of its twin. of: the path of the page, whose rights its twin needs; empty: no twin."""
+    """The endpoint of a page or of its twin.
+
+    ``of``: for a twin, the path of the page; the twin needs the same rights as the page. Empty: this is the page.
+    """
 
     async def answer(request: Request) -> Response:
         request.state.twin, request.state.is_twin = twin, bool(of)
@@ -261,7 +264,10 @@ async def describe(console: Console, request: Request) -> Response:
 
 
 async def _refuse(console: Console, request: Request, refused: Refused) -> Response:
-    """The page that names the missing right and the command that gives it; an open page then loads itself again."""
+    """The page that names the missing right and the command that gives it.
+
+    If htmx in an open page sent the request, the browser loads the open page again.
+    """
     text, mend = str(refused), console.in_namespace(refused.mend)
     page = await console.page(request, "refused.html", 403, text=text, mend=mend, live=False, connected=False)
     if "hx-request" in request.headers:
@@ -305,7 +311,8 @@ async def serve(
         stores: one for each namespace, which must exist; several namespaces have their pages below ``/ns/NAME``.
         folder: for the checkpoints. host: where it listens; the caller has checked that it fits ``reach``.
         when_ready: called with the console's address once the console answers. report_file: a report that was made
-            before. open_lake: opens the lake of a namespace, which has an older past and makes the report.
+            before. open_lake: opens the lake of a namespace. The lake knows older states than the stream, and makes the
+            report.
 
     Raises:
         StartError: the port is taken; or the console has a login, and cannot read the users.
@@ -343,7 +350,9 @@ async def serve(
         try:
             listener = config.bind_socket()
         except SystemExit:
-            raise StartError(f"cannot listen on {host}:{port}: the port is taken, --port names another") from None
+            raise StartError(
+                f"cannot listen on {host}:{port}: the port is taken: choose another one with --port"
+            ) from None
         port = listener.getsockname()[1]
         for one in logins:
             one.port = port

@@ -28,7 +28,7 @@ _NAMES: Final = 2000
 
 
 class Facts(NamedTuple):
-    """All facts, as of ``head.now_ms``. ``refused``: None: the console's Redis login may not read them."""
+    """All facts, as of ``head.now_ms``. ``refused``: None if the console's Redis login may not read refusals."""
 
     head: NamespaceHead
     brokers: list[BrokerInfo]
@@ -62,7 +62,7 @@ class FactReader:
         return self._last
 
     def front_end(self, front_end: str) -> str:
-        """The name of a front end; if Redis forgot it before this console started, words with its id."""
+        """The name of a front end. If Redis forgot the name before this console started: a text with the id."""
         return self._names.get(front_end) or say("a front end that is gone (id {id})", id=front_end)
 
     def remember(self, front_ends: Iterable[FrontEnd]) -> None:

@@ -38,7 +38,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
     touch_ms: int = LEAST_TOUCH_MS  # between two heartbeats (904, 322) of a process of an acting-master group
     timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers outside acting-master groups
     acting_timeout_ms: int = LEAST_TIMEOUT_MS  # heartbeatTimeoutMillis of brokers in acting-master groups
-    incidents: float = 6.0  # about how many each broker has, one after the other
+    incidents: float = 6.0  # approximate number for each brokerName, one after the other
     lookups_per_s: float = 50.0  # of all clients together
     goodbye: bool = True  # every broker unregisters at the end
 

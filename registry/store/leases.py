@@ -1,4 +1,4 @@
-"""Runs the scripts for worker leases and channels, and the scripts that remove brokers without heartbeat or worker.
+"""Runs the scripts for worker leases and channels, and those that remove brokers that are silent or lost their worker.
 
 A *channel* is a broker's connection to a front end, as Redis stores it. A worker's *lease* shows that it is alive.
 """
@@ -16,8 +16,8 @@ from .store import Store
 LEASE_MS = 5000
 RENEW_EVERY_S = 1.0
 
-# The front end in a channel of a broker that writes to Redis itself has this prefix. Such a broker has its own lease;
-# when the lease ends, the broker's connection counts as closed (lua/include/give_up).
+# A broker may write to Redis without a front end. In its channel, the id of the front end is this prefix and more. This
+# broker has its own lease; when the lease ends, the broker's connection counts as closed (lua/include/give_up).
 DIRECT = "direct:"
 
 # A clock that also runs while the machine sleeps; outside Linux, the monotonic clock.
@@ -52,14 +52,16 @@ class Renewal(NamedTuple):
     first_deadline_ms: int | None = None  # when the next broker is overdue; None: there is no broker
     auth_revision: int = 0  # of the policy in Redis (PolicyStore.read); 0: there is none
     chain: str = ""  # of the event with this seq
-    lost_ms: int = (
-        0  # when Redis last lost changes, or the namespace was made in a Redis that may have lost it; 0: never
-    )
+    # when Redis last lost changes, or when the namespace was made in a Redis that may have lost an older one; 0: never
+    lost_ms: int = 0
     losses: int = 0  # how often front ends noticed that Redis had lost changes
 
     @property
     def overdue_ms(self) -> int:
-        """How long the first overdue broker has been overdue; 0: no broker is. Above some seconds: no sweeper runs."""
+        """How long the first overdue broker has been overdue; 0: no broker is.
+
+        More than a few seconds mean that no sweeper runs.
+        """
         return 0 if self.first_deadline_ms is None else max(0, self.now_ms - self.first_deadline_ms)
 
 
@@ -71,7 +73,7 @@ class Expired(NamedTuple):
     now_ms: int
     heard: bool = True  # False: no process that hears brokers has a lease, and so no broker is removed
     more: bool = False  # call again: more brokers are due, or topics of a removed broker are left
-    # the first ``reaped`` of whos lost their last connection when a process ended; the others fell silent
+    # how many brokers, the first in whos, lost their last connection when a process ended; the others fell silent
     reaped: int = 0
 
 
@@ -114,7 +116,7 @@ class LeaseStore:
             pass
 
     async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:
-        """Remove up to ``limit`` overdue brokers, and the write permission of at most ``topics`` of their topics.
+        """Remove up to ``limit`` overdue brokers, and take the write permission of up to ``topics`` topics of these.
 
         A broker with more topics is removed by the first call; later calls take the write permission of the rest.
         """

@@ -117,7 +117,7 @@ def test_the_only_broker_that_came_this_very_moment_is_there(tmp_path):
     assert worst.detail == longest.detail == "no time has passed since the first broker came"
     write(lake, "default", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert "No broker was there for any time." in page
+    assert "No broker was registered for longer than an instant." in page
     assert "All figures of 1 broker<" in page
     assert "No topic had a write queue at the end. c1: 0 write queues, 1 broker." in page
     [panel] = [spec for name, spec in specs(page).items() if name.startswith("events")]
@@ -135,7 +135,7 @@ def test_a_broker_that_left_before_the_report_is_named(tmp_path):
     assert refresh(written)
     now = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[0]
     assert (now.answer, now.tone) == ("writable", "good")
-    assert now.detail.endswith("; gone since before: left")
+    assert now.detail.endswith("; left before this time and not back: left")
     facts = gather(written.lake, "default", "e1", start, None, 24 * HOUR)
     assert headlines(facts)[0].detail == "absent: left", "it left within this one"
 
@@ -145,7 +145,7 @@ def test_an_absence_over_midnight_ends_with_its_date(tmp_path):
     gone, back = NOON + 11 * HOUR, NOON + 13 * HOUR
     lake = one_broker(tmp_path, (NOON, gone), (back, None), until=back + HOUR)
     longest = headlines(gather(lake, "default", "e1", None, None, 24 * HOUR))[2]
-    assert longest.detail == "b, from 2026-01-01 12:00 and still"
+    assert longest.detail == "b, since 2026-01-01 12:00, not over yet"
     [spell] = unwritable(gather(lake, "default", "e1", NOON, NOON + 14 * HOUR, 0).spells)
     assert spell.open
     written = Written(Lake(str(tmp_path / "other")))

@@ -182,7 +182,7 @@ def test_wrong_arguments(ask, tmp_path, command, lake):  # noqa: F811
     assert "Unknown TimeZone" in str(ask("SELECT 1", "--time-zone", "Berlin", expect=1).exception)
     assert "give one of them" in ask("SELECT 1", "--json", "--csv", expect=2).output
     error = command("pipeline", "sql", "SELECT 1", "--lake", str(tmp_path), expect=1).exception
-    assert "it is empty: is it another --lake?" in str(error)
+    assert "it is empty: is --lake right?" in str(error)
 
 
 def test_the_extra_brings_all_that_a_question_needs(lake):

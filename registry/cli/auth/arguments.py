@@ -35,7 +35,7 @@ from_option: Final = click.option(
     help="Only for requests that come from this network, e.g. 10.1.0.0/16. May be given several times.",
 )  # fmt: skip
 
-# What a user is, for 'auth user add' and 'auth user set'.
+# The options that describe a user, for 'auth user add' and 'auth user set'.
 user_options: Final = together(
     click.option(
         "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]),

@@ -44,16 +44,16 @@ _PREFIX: Final = "mqregistry_compare_"
 @length_option(
     "--lasting",
     "lasting_ms",
-    "A difference counts when it is older than this: unless given, a heartbeat period.",
+    "A difference counts when it is older than this; the default is one heartbeat period.",
     "30s",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only the routes of these topics; repeatable.")
 @click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
-              help="Also compare this KV namespace of name servers, as no request lists them. Repeatable.")  # fmt: skip
+              help="Also compare this KV namespace; name servers do not list theirs. Repeatable.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True, metavar="S",
               help="The longest wait for a connection, and for each answer.")  # fmt: skip
 @click.option("--namespace", metavar="NAME", help="The namespace of every Redis or lake SIDE that has no #NAME.")
-@click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. HOST: 127.0.0.1.")
+@click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. Default HOST: 127.0.0.1.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, one line whenever the result changes.")
 @lake_option
 @config_file_option

@@ -128,21 +128,22 @@ def _histogram(name: str, text: str, took: dict[str, DurationHistogram]) -> Metr
 
 
 @click.command()
-@click.option("--port", "here", required=True, metavar="[HOST:]PORT", help="Where clients connect to. HOST: 127.0.0.1.")
+@click.option("--port", "here", required=True, metavar="[HOST:]PORT",
+              help="Where clients connect to. Default HOST: 127.0.0.1.")  # fmt: skip
 @click.option("--java", required=True, metavar="HOST:PORT", help="The Java NameServer, whose answers clients get.")
 @click.option("--ours", required=True, metavar="HOST:PORT", help="Our name server, which gets the same reads.")
 @length_option("--every", "every_ms", "The time between reports.", "10s")
 @length_option(
     "--lasting",
     "lasting_ms",
-    "A difference counts when it is older than this: unless given, a heartbeat period.",
+    "A difference counts when it is older than this; the default is one heartbeat period.",
     "30s",
 )
 @click.option("--most", "most_per_s", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
               help="Repeat at most this many reads a second.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
               help="The longest wait for a connection to ours, and for each answer.")  # fmt: skip
-@click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. HOST: 127.0.0.1.")
+@click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. Default HOST: 127.0.0.1.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, one line a report.")
 @tls_options
 def shadow(

@@ -57,7 +57,7 @@ class Probed(msgspec.Struct, frozen=True):
               help="The longest wait for the connection, and for each answer.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 @click.option("--listen", metavar="[HOST:]PORT",
-              help="Serve /metrics for Prometheus instead; each GET probes once. HOST: 127.0.0.1.")  # fmt: skip
+              help="Serve /metrics for Prometheus instead; each GET probes once. Default HOST: 127.0.0.1.")  # fmt: skip
 @tls_options
 def probe(
     namesrv: str, topics: tuple[str, ...], timeout_s: float, as_json: bool, listen: str | None,

@@ -87,7 +87,7 @@ class Logins:
             await asyncio.gather(*(one.rules.look() for one in self.all))  # so a new secret works at once
         wait_s = self.tries.wait_s(source)  # no await until failed(): simultaneous tries are all counted
         if wait_s > 0:
-            logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
+            logger.warning("too many wrong logins from %s: none is checked for %d s", _where(request), wait_s)
             return LoginAnswer(text=say("Too many tries from your address were wrong."), wait_s=wait_s)
         is_user = any(name in one.rules.policy.users for one in self.all)
         slow_s = self.tries.slow_s(source, name) if is_user else 0.0

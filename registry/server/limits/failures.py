@@ -47,9 +47,9 @@ class Failures:
         if not self._failing.is_in_use(account, now_ns):
             return ""
         if self._limited_account(host) and not self._of_address.has_token(account, now_ns):
-            return f"too many wrong signatures came from {account}: {OF_ADDRESS_PER_S} a second is looked at"
+            return f"too many wrong signatures came from {account}: only {OF_ADDRESS_PER_S} per second is checked"
         if not self._of_user.has_token(user, now_ns):
-            return f"too many wrong signatures of user {user} were sent: {OF_USER_PER_S} a second is looked at"
+            return f"too many wrong signatures of user {user} were sent: only {OF_USER_PER_S} per second is checked"
         return ""
 
     def failed(self, host: str, user: str = "") -> None:

@@ -92,7 +92,7 @@ class Opening(SmallReads):
         connection, doorway = self._connection, self._doorway
         connection.connection_made(transport)
         self._believed = self._header_may_come and doorway.believed_from.has_host(connection.host)
-        if not self._believed:  # otherwise counted once its PROXY header has named the client
+        if not self._believed:  # a believed connection is counted when its PROXY header has named the client
             doorway.connections.count(connection)
 
     def data_received(self, data: bytes) -> None:

@@ -1,13 +1,13 @@
 """The port of a front end: a single worker listens itself; for several, the parent accepts and passes connections on.
 
 The parent passes each connection (SCM_RIGHTS) to the worker that has fewest. With a listening socket for each worker
-(SO_REUSEPORT) the kernel would distribute them by a hash of their addresses: of 64 connections, one of two workers
-would get 20 % too many in one start of nine, one of four workers in one start of two. Brokers and clients keep their
-connections for days, so the imbalance would last.
+(SO_REUSEPORT) the kernel would distribute them by a hash of their addresses. With 64 connections and two workers, in
+every ninth start one worker would get at least 20 % more than its share; with four workers, in every second start.
+Brokers and clients keep their connections for days, so the imbalance would last.
 
 Each worker has one end of a Unix socket pair (its channel): it receives connections from it, and sends back one byte
-for each connection that has closed. The parent keeps the worker's end open also: connections that a worker had not
-received when it ended go to the others.
+for each connection that has closed. The parent also keeps the worker's side of the pair open. So when a worker exits,
+the parent can read the connections that the worker had not received, and gives them to the other workers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ logger = logging.getLogger(__name__)
 
 _OUT_OF_FILES_PAUSE_S: Final = 1.0
 _FULL_PAUSE_S: Final = 0.01
-# Clients that lose their connections together connect again at once. So closed connections are subtracted for all
-# workers together, this long after the first report: otherwise the worker that reports first would get most clients.
+# Clients that lose their connections together connect again at once. So the parent subtracts closed connections for all
+# workers at the same moment, this time after the first report: otherwise the worker that reports first would get most
+# clients.
 _COUNT_AFTER_S: Final = 0.5
 _FULL: Final = frozenset({errno.EAGAIN, errno.ETOOMANYREFS})
 
 
 class SingleWorkerAcceptor:
-    """Keeps the listening socket of a single worker, which accepts connections itself, while the worker restarts."""
+    """For a single worker, which accepts connections itself: keeps the listening socket while the worker restarts."""
 
     def __init__(self, host: str, port: int, backlog: int) -> None:
         self._where = host, port
@@ -55,7 +56,8 @@ class SingleWorkerAcceptor:
         """
         if not comes_back:
             self._listener.close()
-            with contextlib.suppress(StartError):  # then the next worker fails, and this is tried again
+            # if bind fails, the next worker cannot start either; when it ends, bind is tried again
+            with contextlib.suppress(StartError):
                 self._listener = bind(*self._where)
 
     def close(self) -> None:
@@ -238,9 +240,9 @@ class SharedAcceptor:
 
 
 Acceptor = SingleWorkerAcceptor | SharedAcceptor
-"""Brings connections to the workers; ``index`` in its methods is a worker's."""
+"""Brings connections to the workers. In its methods ``index`` is the number of a worker."""
 
 
 def open_acceptor(host: str, port: int, backlog: int, workers: int) -> Acceptor:
-    """Open the port for this number of workers; StartError as ``sockets.listen``."""
+    """Open the port for this number of workers. Raises StartError in the same cases as ``sockets.listen``."""
     return SingleWorkerAcceptor(host, port, backlog) if workers == 1 else SharedAcceptor(host, port, backlog, workers)
