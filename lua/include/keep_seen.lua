@@ -20,7 +20,7 @@ local function move(key, gap_ms)
     end
     local some = call("ZRANGE", key, from, to, "WITHSCORES")
     for i = 1, #some, 2 do
-      some[i], some[i + 1] = int(tonumber(some[i + 1]) + gap_ms), some[i]
+      some[i], some[i + 1] = some[i + 1] + gap_ms, some[i] -- numbers: texts of them would take three times as long
     end
     call("ZADD", key, unpack(some))
     some = nil
